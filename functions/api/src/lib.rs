@@ -1,0 +1,1 @@
+//! Publish, configure, read and replay over HTTP.

@@ -1,0 +1,3 @@
+//! Wires [`api`].
+
+fn main() {}

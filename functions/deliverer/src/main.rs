@@ -1,0 +1,3 @@
+//! Wires [`deliverer`].
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Accepts webhooks from providers.

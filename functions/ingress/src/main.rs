@@ -1,0 +1,3 @@
+//! Wires [`ingress`].
+
+fn main() {}

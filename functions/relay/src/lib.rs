@@ -1,0 +1,1 @@
+//! Turns one outbox event into one delivery per matching endpoint.

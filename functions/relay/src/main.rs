@@ -1,0 +1,3 @@
+//! Wires [`relay`].
+
+fn main() {}

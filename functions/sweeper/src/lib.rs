@@ -1,0 +1,1 @@
+//! Finds what is owed and starts it again.

@@ -1,0 +1,3 @@
+//! Wires [`sweeper`].
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Carries out what an accepted event proposes.

@@ -1,0 +1,3 @@
+//! Wires [`worker`].
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! One machine that behaves like the AWS services Postern uses.

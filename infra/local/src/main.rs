@@ -1,0 +1,3 @@
+//! The local host.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Suites that span crates. See `tests/`.
