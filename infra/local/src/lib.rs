@@ -1,1 +1,3 @@
 //! One machine that behaves like the AWS services Postern uses.
+
+pub mod wiring;
