@@ -248,7 +248,7 @@ fn the_real_graph_with_one_arrow_more_is_refused() {
     assert_eq!(violations(&metadata), ["relay must not import worker"]);
 }
 
-/// Outside `dynamo`, only the wiring names the SDK: a function's `main.rs`, and tests that drive the local host.
+/// Outside `dynamo`, only the wiring names the SDK: a function's `main.rs`, and what tests the local host.
 #[test]
 fn only_dynamo_and_the_wiring_name_the_sdk_of_the_tables() {
     let name = TABLES_SDK.replace('-', "_");
@@ -257,6 +257,7 @@ fn only_dynamo_and_the_wiring_name_the_sdk_of_the_tables() {
         for file in sources(&root().join(folder)) {
             let path = file.strip_prefix(root()).expect("below the root");
             let may = path.starts_with("shared/dynamo")
+                || path.starts_with("infra/local")
                 || (path.starts_with("functions") && path.ends_with("src/main.rs"))
                 || path.components().any(|part| part.as_os_str() == "tests");
             if !may && fs::read_to_string(&file).expect("a source").contains(&name) {
