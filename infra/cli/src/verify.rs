@@ -71,7 +71,12 @@ struct Overrides {
 ///
 /// # Errors
 /// Only when the answer cannot be written.
-pub fn run(args: &Args, present: Timestamp, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+pub fn run(
+    args: &Args,
+    present: Timestamp,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<ExitCode> {
     let overrides = match overrides(args, present) {
         Ok(overrides) => overrides,
         Err(complaint) => {
