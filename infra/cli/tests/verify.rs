@@ -1,5 +1,10 @@
 //! `postern verify`, as a person or a script meets it: the binary, its output and its exit codes.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::needless_pass_by_value,
+    reason = "test code"
+)]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Laws that hold for every scheme that ships, over bytes that nobody thought of.
-#![expect(clippy::unwrap_used, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
