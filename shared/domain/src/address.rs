@@ -107,7 +107,8 @@ impl AddressPolicy {
         let dialled = address.to_canonical();
         match rule(dialled) {
             None => Ok(dialled),
-            Some(Rule::Loopback) if self.allow_loopback => Ok(dialled),
+            // The address itself, not one that a translator would turn into it.
+            Some(Rule::Loopback) if self.allow_loopback && dialled.is_loopback() => Ok(dialled),
             Some(rule) => Err(Blocked { address, rule }),
         }
     }

@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(late, Next::Succeeded);
     }
 
-    /// F11: with waits as long as they can be there are 17 attempts in 96 hours, with average ones about 26.
+    /// F11: with waits as long as they can be there are 18 attempts in 96 hours, with average ones 26.
     #[test]
     fn the_schedule_spans_days() {
         let attempts = |jitter: f64| {
@@ -399,7 +399,7 @@ mod tests {
             }
             number
         };
-        assert_eq!((attempts(1.0), attempts(0.5)), (17, 25));
+        assert_eq!((attempts(1.0), attempts(0.5)), (18, 26));
     }
 
     /// RTY-retry-after
@@ -417,7 +417,7 @@ mod tests {
         check("1771404540", Some(1_771_404_540));
         check("Mon, 30 Nov 2026 13:00:00 GMT", Some(3600));
         check("Mon, 30 Nov 2026 13:00:00 +0000", Some(3600));
-        check("Thu, 31 Dec 2099 23:59:59 GMT", Some(2_306_059_199));
+        check("Thu, 31 Dec 2099 23:59:59 GMT", Some(2_306_404_799));
         for none in [
             "",
             " ",
