@@ -38,6 +38,12 @@ pub struct MadeEndpoint {
     secret: String,
 }
 
+impl std::fmt::Debug for MadeEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MadeEndpoint").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
 /// Most deliveries that one endpoint may have under way.
 const MAX_CONCURRENCY: u32 = 100;
 

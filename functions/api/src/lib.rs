@@ -24,7 +24,7 @@ use axum::{
 };
 use domain::message::{InboundMessage, WakeMessage};
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue, SetSourceSecrets,
+    Bodies, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue, SetSourceSecrets,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -49,6 +49,8 @@ pub trait Ports: Send + Sync + 'static {
     type Keyring: Keyring + Send + 'static;
     /// Secrets of sources.
     type Secrets: SetSourceSecrets + Send + 'static;
+    /// Large payloads.
+    type Bodies: Bodies + Send + 'static;
 }
 
 /// What every route needs.
@@ -69,6 +71,8 @@ pub struct Api<P: Ports> {
     pub keyring: P::Keyring,
     /// Secrets of sources.
     pub secrets: P::Secrets,
+    /// Large payloads.
+    pub bodies: P::Bodies,
     /// The limits.
     pub limits: Limits,
     /// Clock and randomness.
@@ -109,6 +113,29 @@ pub struct Edge {
     pub uuid: fn() -> Uuid,
     /// Bytes that nobody can guess.
     pub random: fn() -> [u8; 32],
+}
+
+impl Edge {
+    /// The clock and the randomness of this machine.
+    #[expect(clippy::disallowed_methods, reason = "the edge reads the clock and mints ids")]
+    pub const REAL: Self =
+        Self { now: Timestamp::now, uuid: Uuid::now_v7, random: rand::random::<[u8; 32]> };
+}
+
+/// The ports of a deployment on AWS.
+#[derive(Debug)]
+pub enum Deployed {}
+
+impl Ports for Deployed {
+    type Inbox = dynamo::InboxTable;
+    type Outbox = dynamo::OutboxTable;
+    type Deliveries = dynamo::DeliveriesTable;
+    type Registry = dynamo::RegistryTable;
+    type Queues = runtime::SqsQueue;
+    type Wakes = runtime::SqsQueue;
+    type Keyring = runtime::KmsKeyring;
+    type Secrets = runtime::SecretsManager;
+    type Bodies = runtime::BodyStore;
 }
 
 /// All routes.

@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use domain::{
+    body::Sha256Hash,
     delivery::Attempt,
     endpoint::Endpoint,
     id::{EndpointId, EventId, TenantId},
@@ -15,8 +16,8 @@ use domain::{
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Payload},
     ports::{
-        AuditEntry, Configure as _, Deliveries as _, Outbox as _, Published, Queue as _,
-        Registry as _,
+        AuditEntry, Bodies as _, Configure as _, Deliveries as _, Outbox as _, Published,
+        Queue as _, Registry as _,
     },
 };
 use jiff::Timestamp;
@@ -74,7 +75,7 @@ pub async fn publish<P: Ports>(
         schema_version: new.schema_version,
         aggregate_id: new.aggregate_id,
         aggregate_version: new.aggregate_version,
-        payload: Payload::Inline(new.payload.get().as_bytes().to_vec()),
+        payload: keep(&api, new.payload.get().as_bytes()).await?,
         occurred_at: (api.edge.now)(),
         traceparent: None,
     };
@@ -89,6 +90,19 @@ pub async fn publish<P: Ports>(
             "The idempotency key was used for another event. Use a new key for each event.",
         )),
     }
+}
+
+/// Payloads over this many bytes go to the bucket: the row stays cheap to mark, and far below DynamoDB's 400 KB.
+const INLINE_MAX: usize = 16 * 1024;
+
+/// Puts a large payload into the bucket, named by its hash, before the row that names it.
+async fn keep<P: Ports>(api: &Api<P>, payload: &[u8]) -> Result<Payload, Problem> {
+    if payload.len() <= INLINE_MAX {
+        return Ok(Payload::Inline(payload.to_vec()));
+    }
+    let hash = Sha256Hash::of(payload);
+    api.bodies.put(&format!("out/{hash}"), payload.to_vec()).await?;
+    Ok(Payload::Bucket(hash))
 }
 
 /// Everything that is known of one outgoing event.

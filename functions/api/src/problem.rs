@@ -1,7 +1,7 @@
 //! Errors, for the people who meet them.
 
 use axum::{
-    http::{StatusCode, Uri},
+    http::{HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use domain::ports::StoreError;
@@ -96,8 +96,8 @@ impl IntoResponse for Problem {
             .with_detail(self.detail)
             .into_response();
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            let seconds = axum::http::HeaderValue::from_static("2");
-            response.headers_mut().insert(axum::http::header::RETRY_AFTER, seconds);
+            let seconds = HeaderValue::from_static("2");
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         response
     }
