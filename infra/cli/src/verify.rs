@@ -21,8 +21,8 @@ use compare::Comparison;
 
 /// Check the signature of a request, and say in plain words what comes out.
 ///
-/// A file holds one case or a list of them: provider, secrets, method, url, headers as a list of [name, value],
-/// body_base64, now. Exit code 0: all accepted (or all vectors agree); 1: not; 2: the question could not be answered.
+/// A file holds one case or a list of them: JSON objects with `provider`, `secrets`, `headers` (a list of name and
+/// value), `body_base64` and `now`. Exit code 0: all accepted (or all vectors agree); 1: not; 2: the question could not be answered.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Files with cases; `-` reads standard input
@@ -71,7 +71,12 @@ struct Overrides {
 ///
 /// # Errors
 /// Only when the answer cannot be written.
-pub fn run(args: &Args, present: Timestamp, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+pub fn run(
+    args: &Args,
+    present: Timestamp,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<ExitCode> {
     let overrides = match overrides(args, present) {
         Ok(overrides) => overrides,
         Err(complaint) => {

@@ -388,7 +388,7 @@ fn sized(bytes: &[u8]) -> Result<&[u8; 32], KeyError> {
 /// Whether a shared secret is one of those that are guessed first.
 pub(crate) fn weakness(bytes: &[u8]) -> Option<Weakness> {
     let known = |denied: &&str| bytes.eq_ignore_ascii_case(denied.as_bytes());
-    if DENIED.iter().any(|denied| known(denied)) {
+    if DENIED.iter().any(known) {
         Some(Weakness::WellKnown)
     } else if bytes.len() < STRONG_BYTES {
         Some(Weakness::Short)

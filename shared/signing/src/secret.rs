@@ -7,11 +7,11 @@ use zeroize::Zeroizing;
 
 /// A secret as a person pastes it or a store returns it. Does not print, does not compare, is wiped on drop.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0369
 /// let (a, b) = (signing::Secret::new("one"), signing::Secret::new("two"));
 /// let same = a == b; // no `==`: comparing secrets is the business of a constant-time function
 /// ```
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// println!("{}", signing::Secret::new("one")); // no `Display`
 /// ```
 #[derive(Clone)]

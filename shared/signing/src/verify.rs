@@ -12,7 +12,7 @@ use crate::{Identity, identity, signature};
 
 /// Proof that a request was verified. Only [`verify`] makes one.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0451
 /// let forged = signing::Verified { key: todo!(), body: b"", identity: todo!() }; // private fields
 /// ```
 #[derive(Clone, Debug)]

@@ -82,8 +82,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Result<Case, Complaint>>, Complain
         let next = "A file holds one case, or a list of cases: objects with provider, secrets, headers, body_base64, now.";
         Complaint::new(format!("{file} cannot be read as cases"), why, next)
     };
-    let value: Value = serde_json::from_slice(&text)
-        .map_err(|error| unreadable(format!("it is not JSON (line {}, column {})", error.line(), error.column())))?;
+    let value: Value = serde_json::from_slice(&text).map_err(|error| {
+        unreadable(format!("it is not JSON (line {}, column {})", error.line(), error.column()))
+    })?;
     let values = match value {
         Value::Array(values) => values,
         one @ Value::Object(_) => vec![one],
@@ -112,10 +113,17 @@ fn one(value: Value, file: &str, index: usize) -> Result<Case, Complaint> {
 pub(super) fn read_scheme(path: &Path) -> Result<Scheme, Complaint> {
     let file = shown(path);
     let next = "Start from a preset with `like = \"stripe\"`; the form is described in shared/signing/src/scheme.rs.";
-    let text = String::from_utf8(contents(path)?)
-        .map_err(|_| Complaint::new(format!("{file} cannot be read as a scheme"), "it is not UTF-8", next))?;
-    let scheme = if text.trim_start().starts_with('{') { Scheme::from_json(&text) } else { Scheme::from_toml(&text) };
-    scheme.map_err(|problems| Complaint::new(format!("{file} cannot be read as a scheme"), problems.to_string(), next))
+    let text = String::from_utf8(contents(path)?).map_err(|_| {
+        Complaint::new(format!("{file} cannot be read as a scheme"), "it is not UTF-8", next)
+    })?;
+    let scheme = if text.trim_start().starts_with('{') {
+        Scheme::from_json(&text)
+    } else {
+        Scheme::from_toml(&text)
+    };
+    scheme.map_err(|problems| {
+        Complaint::new(format!("{file} cannot be read as a scheme"), problems.to_string(), next)
+    })
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, Complaint> {
@@ -127,12 +135,20 @@ fn contents(path: &Path) -> Result<Vec<u8>, Complaint> {
     };
     read.map_err(|error| {
         let next = "Give the path of a readable file, or `-` to read standard input.";
-        Complaint::new(format!("{} cannot be read", shown(path)), printable(&error.to_string()), next)
+        Complaint::new(
+            format!("{} cannot be read", shown(path)),
+            printable(&error.to_string()),
+            next,
+        )
     })
 }
 
 fn shown(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".into() } else { printable(&path.display().to_string()) }
+    if path == Path::new("-") {
+        "standard input".into()
+    } else {
+        printable(&path.display().to_string())
+    }
 }
 
 /// A time that fits into a calendar.
@@ -177,7 +193,10 @@ impl Case {
         let mut body = self.decode("body_recipe.prefix_base64", &recipe.prefix_base64)?;
         let repeat = self.decode("body_recipe.repeat_base64", &recipe.repeat_base64)?;
         let suffix = self.decode("body_recipe.suffix_base64", &recipe.suffix_base64)?;
-        let total = repeat.len().checked_mul(recipe.count).and_then(|all| all.checked_add(body.len() + suffix.len()));
+        let total = repeat
+            .len()
+            .checked_mul(recipe.count)
+            .and_then(|all| all.checked_add(body.len() + suffix.len()));
         if total.is_none_or(|total| total > MOST_BYTES) {
             return Err(Complaint::new(
                 format!("{}: the body is too large", self.at),

@@ -45,8 +45,12 @@ const CLASSES: [Class; 3] = ["bad_signature", "stale", "malformed"];
 impl Comparison {
     pub(super) fn add(&mut self, case: &Case, overrides: &Overrides) -> Result<(), Complaint> {
         let provider = case.provider.as_deref();
-        let Some(scheme) = overrides.scheme.clone().or_else(|| provider.and_then(Scheme::preset)) else {
-            *self.not_covered.entry(provider.map_or_else(|| "(none)".into(), printable)).or_default() += 1;
+        let Some(scheme) = overrides.scheme.clone().or_else(|| provider.and_then(Scheme::preset))
+        else {
+            *self
+                .not_covered
+                .entry(provider.map_or_else(|| "(none)".into(), printable))
+                .or_default() += 1;
             return Ok(());
         };
         let Some(expected) = expected(case)? else {
@@ -85,7 +89,11 @@ fn expected(case: &Case) -> Result<Option<Expected>, Complaint> {
 }
 
 /// Every difference, as expected, got and detail.
-fn differences(case: &Case, expected: Expected, outcome: &Outcome) -> Vec<(String, String, String)> {
+fn differences(
+    case: &Case,
+    expected: Expected,
+    outcome: &Outcome,
+) -> Vec<(String, String, String)> {
     let wanted = match expected {
         Expected::Accepted => "accepted".to_owned(),
         Expected::Rejected(class) => format!("rejected ({})", class.unwrap_or("any class")),
@@ -98,12 +106,15 @@ fn differences(case: &Case, expected: Expected, outcome: &Outcome) -> Vec<(Strin
         (Expected::Accepted, Outcome::Rejected { class, why, .. }) => {
             vec![(wanted, format!("rejected ({class})"), why.clone())]
         }
-        (Expected::Rejected(Some(wanted_class)), Outcome::Rejected { class, why, .. }) if wanted_class != *class => {
+        (Expected::Rejected(Some(wanted_class)), Outcome::Rejected { class, why, .. })
+            if wanted_class != *class =>
+        {
             vec![(wanted, format!("rejected ({class})"), why.clone())]
         }
         (Expected::Accepted | Expected::Either, Outcome::Accepted { identity, .. }) => {
             let id = difference("event id", case.event_id.as_ref(), identity.id.as_ref());
-            let event_type = difference("event type", case.event_type.as_ref(), identity.event_type.as_ref());
+            let event_type =
+                difference("event type", case.event_type.as_ref(), identity.event_type.as_ref());
             id.into_iter().chain(event_type).collect()
         }
         (Expected::Rejected(_) | Expected::Either, Outcome::Rejected { .. }) => Vec::new(),
@@ -111,8 +122,14 @@ fn differences(case: &Case, expected: Expected, outcome: &Outcome) -> Vec<(Strin
 }
 
 /// A case that does not mention a name does not ask for it.
-fn difference(what: &str, expected: Option<&Option<String>>, got: Option<&String>) -> Option<(String, String, String)> {
+fn difference(
+    what: &str,
+    expected: Option<&Option<String>>,
+    got: Option<&String>,
+) -> Option<(String, String, String)> {
     let expected = expected?.as_ref();
-    let shown = |text: Option<&String>| text.map_or_else(|| "none".into(), |text| format!("`{}`", printable(text)));
+    let shown = |text: Option<&String>| {
+        text.map_or_else(|| "none".into(), |text| format!("`{}`", printable(text)))
+    };
     (expected != got).then(|| (shown(expected), shown(got), format!("the {what} differs")))
 }

@@ -37,7 +37,10 @@ pub(super) fn preset(name: &str) -> Result<Scheme, Complaint> {
         Complaint::new(
             format!("There is no scheme named `{}`", printable(name)),
             "it is not among those that ship",
-            format!("Use one of {}; or describe your own and give it with --scheme-file.", names.join(", ")),
+            format!(
+                "Use one of {}; or describe your own and give it with --scheme-file.",
+                names.join(", ")
+            ),
         )
     })
 }
@@ -65,8 +68,13 @@ pub(super) fn judge(case: &Case, overrides: &Overrides) -> Result<Verdict, Compl
     }
     let keys = secrets.iter().enumerate().map(|(index, secret)| {
         key(&scheme, index, secret).map_err(|error| {
-            let what = format!("{}: secret {} cannot be used for {}", case.at, index + 1, scheme.name());
-            Complaint::new(what, error.to_string(), "Correct the secret; its value is not shown here.")
+            let what =
+                format!("{}: secret {} cannot be used for {}", case.at, index + 1, scheme.name());
+            Complaint::new(
+                what,
+                error.to_string(),
+                "Correct the secret; its value is not shown here.",
+            )
         })
     });
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
@@ -74,22 +82,38 @@ pub(super) fn judge(case: &Case, overrides: &Overrides) -> Result<Verdict, Compl
 }
 
 /// Judges a case as a running source does: a secret that cannot be read counts as none.
-pub(super) fn judge_closed(case: &Case, scheme: &Scheme, overrides: &Overrides) -> Result<Verdict, Complaint> {
+pub(super) fn judge_closed(
+    case: &Case,
+    scheme: &Scheme,
+    overrides: &Overrides,
+) -> Result<Verdict, Complaint> {
     let secrets = secrets(case, overrides);
-    let keys: Vec<Key> =
-        secrets.iter().enumerate().filter_map(|(index, secret)| key(scheme, index, secret).ok()).collect();
+    let keys: Vec<Key> = secrets
+        .iter()
+        .enumerate()
+        .filter_map(|(index, secret)| key(scheme, index, secret).ok())
+        .collect();
     with_keys(case, scheme, &keys, overrides)
 }
 
 fn secrets<'a>(case: &'a Case, overrides: &'a Overrides) -> &'a [Secret] {
-    if overrides.secrets.is_empty() { case.secrets.as_deref().unwrap_or_default() } else { &overrides.secrets }
+    if overrides.secrets.is_empty() {
+        case.secrets.as_deref().unwrap_or_default()
+    } else {
+        &overrides.secrets
+    }
 }
 
 fn key(scheme: &Scheme, index: usize, secret: &Secret) -> Result<Key, KeyError> {
     Key::parse(scheme, format!("secret {}", index + 1), secret)
 }
 
-fn with_keys(case: &Case, scheme: &Scheme, keys: &[Key], overrides: &Overrides) -> Result<Verdict, Complaint> {
+fn with_keys(
+    case: &Case,
+    scheme: &Scheme,
+    keys: &[Key],
+    overrides: &Overrides,
+) -> Result<Verdict, Complaint> {
     let body = case.body()?;
     let now = match overrides.now {
         Some(now) => now,
@@ -99,7 +123,10 @@ fn with_keys(case: &Case, scheme: &Scheme, keys: &[Key], overrides: &Overrides) 
         Err(header) => Outcome::Rejected {
             class: "malformed",
             code: "not_http",
-            why: format!("the header `{}` contains characters that HTTP does not allow", printable(&header)),
+            why: format!(
+                "the header `{}` contains characters that HTTP does not allow",
+                printable(&header)
+            ),
             next: "No request like this arrives over HTTP; check the case.",
         },
         Ok(headers) => {
@@ -123,7 +150,8 @@ fn with_keys(case: &Case, scheme: &Scheme, keys: &[Key], overrides: &Overrides) 
             }
         }
     };
-    let weak = keys.iter().filter_map(|key| Some((key.id().to_string(), key.weakness()?))).collect();
+    let weak =
+        keys.iter().filter_map(|key| Some((key.id().to_string(), key.weakness()?))).collect();
     let (body_bytes, body_sha256) = (body.len(), hex::encode(Sha256::digest(&body)));
     Ok(Verdict { scheme: scheme.name().to_owned(), outcome, weak, body_bytes, body_sha256 })
 }

@@ -41,7 +41,11 @@ fn identity(out: &mut dyn Write, identity: &Identity) -> io::Result<()> {
         Some(id) => writeln!(out, "  id         {} ({signed})", printable(id))?,
         None => writeln!(out, "  id         none; the sha256 of the body stands in for it")?,
     }
-    writeln!(out, "  type       {}", identity.event_type.as_deref().map_or_else(|| "none".into(), printable))?;
+    writeln!(
+        out,
+        "  type       {}",
+        identity.event_type.as_deref().map_or_else(|| "none".into(), printable)
+    )?;
     if let Some(id) = &identity.object_id {
         let kind = identity.object_type.as_deref().map(printable).unwrap_or_default();
         writeln!(out, "  object     {kind} {}", printable(id))?;
@@ -71,12 +75,23 @@ pub(super) fn comparison(out: &mut dyn Write, comparison: &Comparison) -> io::Re
         writeln!(out, "{case}: expected {}, got {}\n  {detail}", mismatch.expected, mismatch.got)?;
     }
     let differ = comparison.mismatches.len();
-    writeln!(out, "{} compared, {differ} {}", cases(comparison.compared), plural(differ, "mismatch", "mismatches"))?;
+    writeln!(
+        out,
+        "{} compared, {differ} {}",
+        cases(comparison.compared),
+        plural(differ, "mismatch", "mismatches")
+    )?;
     if !comparison.not_covered.is_empty() {
-        let (count, providers) = (comparison.not_covered.values().sum(), comparison.not_covered.len());
+        let (count, providers) =
+            (comparison.not_covered.values().sum(), comparison.not_covered.len());
         let names: Vec<&str> = comparison.not_covered.keys().map(String::as_str).collect();
         let providers_text = plural(providers, "provider", "providers");
-        writeln!(out, "not covered: {} of {providers} {providers_text} ({})", cases(count), names.join(", "))?;
+        writeln!(
+            out,
+            "not covered: {} of {providers} {providers_text} ({})",
+            cases(count),
+            names.join(", ")
+        )?;
     }
     if comparison.without_expectation > 0 {
         writeln!(out, "without an expectation: {}", cases(comparison.without_expectation))?;
@@ -98,7 +113,8 @@ pub(super) fn verdicts_as_json(
     verdicts: &[(&Case, Verdict)],
     complaints: &[Complaint],
 ) -> io::Result<()> {
-    let cases: Vec<Value> = verdicts.iter().map(|(case, verdict)| verdict_as_json(case, verdict)).collect();
+    let cases: Vec<Value> =
+        verdicts.iter().map(|(case, verdict)| verdict_as_json(case, verdict)).collect();
     write_json(out, &json!({ "cases": cases, "problems": problems(complaints) }))
 }
 
@@ -137,8 +153,7 @@ pub(super) fn comparison_as_json(
     comparison: &Comparison,
     complaints: &[Complaint],
 ) -> io::Result<()> {
-    let not_covered =
-        json!({ "cases": comparison.not_covered.values().sum::<usize>(), "providers": comparison.not_covered });
+    let not_covered = json!({ "cases": comparison.not_covered.values().sum::<usize>(), "providers": comparison.not_covered });
     let value = json!({
         "compared": comparison.compared,
         "mismatches": comparison.mismatches,

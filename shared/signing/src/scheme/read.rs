@@ -312,7 +312,7 @@ fn agree(reader: &mut Reader<'_>, scheme: &Together<'_>) {
     }
     match clock {
         None if signs(&Part::Timestamp) => {
-            reader.problem("timestamp", "`signed` contains {ts}; say where it is found")
+            reader.problem("timestamp", "`signed` contains {ts}; say where it is found");
         }
         None => {}
         Some(clock) => {
