@@ -107,6 +107,11 @@ impl EndpointUrl {
         self.0.as_str()
     }
 
+    /// The parsed URL.
+    pub const fn as_url(&self) -> &Url {
+        &self.0
+    }
+
     /// Host and port as they stand in a request: the port only if it is not 443.
     pub fn authority(&self) -> String {
         spelled(&self.0)
