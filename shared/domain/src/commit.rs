@@ -440,6 +440,11 @@ mod tests {
             .map(|(what, result)| ChangeResult { what: named(what), result: *result })
             .collect();
         assert_eq!(commit.results, results);
+        assert_eq!(commit.is_empty(), !commit.actions().iter().any(is_change));
+    }
+
+    fn is_change(action: &Action<'_>) -> bool {
+        matches!(action, Action::Guard(_) | Action::Emit(_))
     }
 
     /// ORD-stale-overwrites-new, C22
