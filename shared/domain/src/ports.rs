@@ -486,6 +486,16 @@ pub trait SourceSecrets: Sync {
     fn of(&self, source: &SourceName) -> impl Future<Output = Stored<Vec<SourceSecret>>> + Send;
 }
 
+/// Setting the secrets of sources; done by `api` only.
+pub trait SetSourceSecrets: SourceSecrets {
+    /// Creates the secrets of a source that has none. `false`: it has some, and they stay.
+    fn create(
+        &self,
+        source: &SourceName,
+        secrets: &[SourceSecret],
+    ) -> impl Future<Output = Stored<bool>> + Send;
+}
+
 /// Sealing and unsealing the secrets of endpoints.
 pub trait Keyring: Sync {
     /// Encrypts a secret for one endpoint.

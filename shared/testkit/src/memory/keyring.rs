@@ -7,7 +7,7 @@ use std::{
 
 use domain::{
     id::{EndpointId, SourceName, TenantId},
-    ports::{Keyring, SourceSecret, SourceSecrets, StoreError, Stored},
+    ports::{Keyring, SetSourceSecrets, SourceSecret, SourceSecrets, StoreError, Stored},
     secret::SecretText,
 };
 
@@ -74,5 +74,19 @@ impl SourceSecrets for MemorySecrets {
             all.get(source).cloned().unwrap_or_default()
         };
         self.chaos.call("secrets.of", read).await
+    }
+}
+
+impl SetSourceSecrets for MemorySecrets {
+    async fn create(&self, source: &SourceName, secrets: &[SourceSecret]) -> Stored<bool> {
+        let create = || {
+            let mut all = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.contains_key(source) {
+                return false;
+            }
+            all.insert(source.clone(), secrets.to_vec());
+            true
+        };
+        self.chaos.call("secrets.create", create).await
     }
 }
