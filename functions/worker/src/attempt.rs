@@ -137,7 +137,9 @@ where
         };
         match plan {
             Plan::Apply(changes) => self.apply(row, changes, current.as_ref()).await,
-            Plan::Ignored(reason) => self.finish(row, Status::Ignored, Vec::new(), Some(reason)).await,
+            Plan::Ignored(reason) => {
+                self.finish(row, Status::Ignored, Vec::new(), Some(reason)).await
+            }
             Plan::Requeue { delay, reason } => {
                 Ok(Ended::Waits { delay: Some(delay), reason: Failure::new("waits", &reason) })
             }
@@ -173,7 +175,11 @@ where
             let answer = self.state.commit(&commit).await?;
             match commit.after(&answer) {
                 Next::Done(results) => {
-                    return Ok(Ended::Finished { status: Status::Processed, results, reason: None });
+                    return Ok(Ended::Finished {
+                        status: Status::Processed,
+                        results,
+                        reason: None,
+                    });
                 }
                 Next::Moved => return Ok(Ended::Moved),
                 Next::Narrowed(next) | Next::Again(next) => commit = next,

@@ -73,7 +73,12 @@ where
     }
 
     /// The message is acknowledged after this: the due time is all that brings the event back.
-    async fn waits(&self, row: &Row, reason: Failure, due_at: Timestamp) -> Stored<Option<Outcome>> {
+    async fn waits(
+        &self,
+        row: &Row,
+        reason: Failure,
+        due_at: Timestamp,
+    ) -> Stored<Option<Outcome>> {
         let note = AttemptNote {
             // As it was read: an attempt that was counted before it ran is taken back, for it did not fail.
             attempts: row.attempts,

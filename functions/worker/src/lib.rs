@@ -11,9 +11,10 @@
 //! transaction.
 //!
 //! Reading order: this file; `attempt` is one try, from the body to the commit; `ending` writes down what became of it;
-//! [`handlers`] is what events mean; `telling` is the log line and the metrics.
+//! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS.
 
 mod attempt;
+mod batch;
 pub mod config;
 mod ending;
 pub mod handlers;
@@ -195,7 +196,9 @@ where
                 // Whether it was us or somebody else who re-armed it: the row says what is owed now.
                 Triage::Redriven => self.rearm(key).await?,
                 Triage::Exhausted => {
-                    if let Some(outcome) = self.park(row, row.attempts, spent(row)).await? {
+                    if let Some(outcome) =
+                        self.park(row, row.attempts, row.attempts_used_up()).await?
+                    {
                         return Ok(outcome);
                     }
                 }
@@ -220,19 +223,4 @@ where
         }
         Ok(Outcome::Restless)
     }
-}
-
-/// Why a row is parked whose attempts are used up although nothing parked it: the last one left no trace.
-fn spent(row: &Row) -> Failure {
-    let before = row.last_error.as_ref().map_or_else(String::new, |error| {
-        format!("; the last error that was seen is {}: {}", error.code, error.message)
-    });
-    Failure::new(
-        "attempts_used_up",
-        &format!(
-            "all {} attempts were made and the last one left no trace, as an event that exceeds the function's memory \
-             or time does{before}",
-            row.attempts
-        ),
-    )
 }

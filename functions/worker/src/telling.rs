@@ -105,7 +105,10 @@ impl<I, S, R, B, Q, N: Fn() -> Timestamp> Worker<'_, I, S, R, B, Q, N> {
                     self.metrics.record("webhooks_processing_latency", unit, source, took);
                 }
             }
-            Outcome::Retry { .. } | Outcome::Missing | Outcome::Unreadable(_) | Outcome::Unsure(_) => {
+            Outcome::Retry { .. }
+            | Outcome::Missing
+            | Outcome::Unreadable(_)
+            | Outcome::Unsure(_) => {
                 self.metrics.count("webhooks_processing_failed_total", source, 1);
             }
             Outcome::Parked(_) => {

@@ -170,6 +170,21 @@ impl Failure {
     }
 }
 
+impl Row {
+    /// Why this row is parked when its attempts are used up although none of them parked it: the last left no trace.
+    pub fn attempts_used_up(&self) -> Failure {
+        let seen = self.last_error.as_ref();
+        let seen = seen.map(|last| format!("; last seen: {}: {}", last.code, last.message));
+        let message = format!(
+            "all {} attempts were made, and the last left no trace, as of an event that exceeds the function's memory or \
+             time{}",
+            self.attempts,
+            seen.unwrap_or_default()
+        );
+        Failure::new("attempts_used_up", &message)
+    }
+}
+
 /// Proof that a row was read as pending in one cycle. What ends an attempt is conditional on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {

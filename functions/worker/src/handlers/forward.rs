@@ -48,7 +48,9 @@ mod tests {
 
     #[test]
     fn a_matching_event_goes_out_as_it_came() {
-        let Plan::Apply(changes) = planned(Some("order.paid"), &["invoice.*", "order.*"]) else { panic!() };
+        let Plan::Apply(changes) = planned(Some("order.paid"), &["invoice.*", "order.*"]) else {
+            panic!()
+        };
         let [Change { guard: Guard::Free, events }] = &*changes else { panic!("{changes:?}") };
         let [event] = &**events else { panic!("{events:?}") };
         assert_eq!(event.payload, b"{ }");
@@ -59,7 +61,8 @@ mod tests {
     /// B28
     #[test]
     fn types_that_nobody_asked_for_end_ignored() {
-        let is_ignored = |event_type, types: &[&str]| matches!(planned(event_type, types), Plan::Ignored(_));
+        let is_ignored =
+            |event_type, types: &[&str]| matches!(planned(event_type, types), Plan::Ignored(_));
         assert!(is_ignored(Some("order.paid"), &["invoice.*"]));
         assert!(is_ignored(None, &["order.*"]));
         assert!(!is_ignored(Some("order.paid"), &[]));

@@ -19,7 +19,10 @@ const MAX_FIELDS: usize = 350_000;
 /// The object becomes what the event says of it, if that is newer; and `emit_to`, if any, is told.
 pub fn plan(event: &Event<'_>, current: Option<&Object>, emit_to: Option<&TenantId>) -> Plan {
     let Some(object) = &event.row.object else {
-        return Plan::Ignored("no_object: the scheme finds no object in this event, so there is nothing to mirror".to_owned());
+        return Plan::Ignored(
+            "no_object: the scheme finds no object in this event, so there is nothing to mirror"
+                .to_owned(),
+        );
     };
     let Some(version) = &event.row.version else {
         return Plan::Ignored(
@@ -43,7 +46,9 @@ pub fn plan(event: &Event<'_>, current: Option<&Object>, emit_to: Option<&Tenant
         ));
     }
     let Ok(fields) = serde_json::from_slice::<Value>(event.body) else {
-        return Plan::Reject("the body cannot be parsed as JSON, so it has no fields to mirror".to_owned());
+        return Plan::Reject(
+            "the body cannot be parsed as JSON, so it has no fields to mirror".to_owned(),
+        );
     };
     let deleted = is_deletion(event.event_type(), object);
     let (object_ref, version_number) = (object.clone(), version.as_number());
@@ -77,7 +82,12 @@ mod tests {
 
     use super::{super::tests::row, *};
 
-    fn planned(event_type: &str, object: Option<(&str, &str)>, version: Option<u64>, body: &str) -> Plan {
+    fn planned(
+        event_type: &str,
+        object: Option<(&str, &str)>,
+        version: Option<u64>,
+        body: &str,
+    ) -> Plan {
         let row = row(Some(event_type), object, version.map(Version::Number));
         plan(&Event { row: &row, body: body.as_bytes() }, None, Some(&"demo".parse().unwrap()))
     }
@@ -85,10 +95,14 @@ mod tests {
     #[test]
     fn an_object_becomes_the_whole_body_and_the_tenant_gets_the_bytes() {
         let body = r#"{"data":{"object":{"id":"in_1", "n": 1.0}}}"#;
-        let Plan::Apply(changes) = planned("invoice.paid", Some(("invoice", "in_1")), Some(7), body) else {
+        let Plan::Apply(changes) =
+            planned("invoice.paid", Some(("invoice", "in_1")), Some(7), body)
+        else {
             panic!("not applied");
         };
-        let [Change { guard: Guard::Newer { object, version, fields, deleted }, events }] = &*changes else {
+        let [Change { guard: Guard::Newer { object, version, fields, deleted }, events }] =
+            &*changes
+        else {
             panic!("{changes:?}");
         };
         assert_eq!((object.kind.as_str(), object.id.as_str()), ("invoice", "in_1"));
@@ -96,20 +110,26 @@ mod tests {
         assert_eq!(fields, &json!({ "data": { "object": { "id": "in_1", "n": 1.0 } } }));
         let [event] = &**events else { panic!("{events:?}") };
         assert_eq!(event.payload, body.as_bytes());
-        assert_eq!((event.event_type.as_str(), event.aggregate_id.as_str()), ("invoice.paid", "in_1"));
+        assert_eq!(
+            (event.event_type.as_str(), event.aggregate_id.as_str()),
+            ("invoice.paid", "in_1")
+        );
         assert_eq!(event.aggregate_version, Some(7));
     }
 
     #[test]
     fn nobody_is_told_unless_the_source_says_whom() {
         let row = row(None, Some(("invoice", "in_1")), Some(Version::Number(1)));
-        let Plan::Apply(changes) = plan(&Event { row: &row, body: b"{}" }, None, None) else { panic!() };
+        let Plan::Apply(changes) = plan(&Event { row: &row, body: b"{}" }, None, None) else {
+            panic!()
+        };
         assert!(changes[0].events.is_empty());
     }
 
     #[test]
     fn an_event_that_cannot_be_placed_is_ignored_with_the_reason() {
-        let says = |planned, word: &str| matches!(planned, Plan::Ignored(why) if why.starts_with(word));
+        let says =
+            |planned, word: &str| matches!(planned, Plan::Ignored(why) if why.starts_with(word));
         assert!(says(planned("a", None, Some(1), "{}"), "no_object: "));
         assert!(says(planned("a", Some(("k", "1")), None, "{}"), "no_version: "));
     }

@@ -1,17 +1,14 @@
-//! What events mean. A handler is a pure function from an event, and the state of its object before, to a plan: nothing
-//! has happened until the plan is committed, so a handler may run any number of times.
+//! What events mean.
+//!
+//! A handler is a pure function from an event, and the state of its object before, to a plan: nothing has happened until
+//! the plan is committed, so a handler may run any number of times.
 //!
 //! A handler of your own is one file beside these, and one line in [`plan`].
 
 pub mod forward;
 pub mod mirror;
 
-use domain::{
-    event::Object,
-    inbox::NewRow,
-    plan::Plan,
-    source::Handler,
-};
+use domain::{event::Object, inbox::NewRow, plan::Plan, source::Handler};
 use serde_json::json;
 
 /// A received event, with its bytes as they were signed.
@@ -56,14 +53,17 @@ impl Event<'_> {
     pub fn payload(&self) -> Vec<u8> {
         let text = std::str::from_utf8(self.body);
         // Parsing into nothing keeps numbers out of it: a number too large for a machine is still JSON.
-        let is_json = text.is_ok_and(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok());
+        let is_json =
+            text.is_ok_and(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok());
         if is_json {
             return self.body.to_vec();
         }
         let content_type = self.row.headers.get("content-type");
         let (encoding, body) = match text {
             Ok(text) => ("utf-8", text.to_owned()),
-            Err(_) => ("base64", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, self.body)),
+            Err(_) => {
+                ("base64", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, self.body))
+            }
         };
         json!({ "content_type": content_type, "encoding": encoding, "body": body })
             .to_string()
@@ -129,7 +129,8 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_not_json_is_wrapped_so_that_it_can_be_unwrapped() {
-        let wrapped = |body: &[u8]| serde_json::from_slice::<serde_json::Value>(&payload(body)).unwrap();
+        let wrapped =
+            |body: &[u8]| serde_json::from_slice::<serde_json::Value>(&payload(body)).unwrap();
         assert_eq!(
             wrapped(b"a=1&b=%20"),
             json!({ "content_type": "text/plain", "encoding": "utf-8", "body": "a=1&b=%20" })
