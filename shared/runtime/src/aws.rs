@@ -9,12 +9,12 @@ use aws_smithy_http_client::{
     tls::{Provider, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
 use aws_smithy_runtime_api::client::{
-    behavior_version::BehaviorVersion,
-    http::SharedHttpClient,
-    orchestrator::HttpResponse,
+    behavior_version::BehaviorVersion, http::SharedHttpClient, orchestrator::HttpResponse,
     result::SdkError,
 };
-use aws_smithy_types::{error::metadata::ProvideErrorMetadata, retry::RetryConfig, timeout::TimeoutConfig};
+use aws_smithy_types::{
+    error::metadata::ProvideErrorMetadata, retry::RetryConfig, timeout::TimeoutConfig,
+};
 use aws_types::{SdkConfig, region::Region};
 use domain::ports::StoreError;
 use http::Uri;
@@ -107,7 +107,10 @@ fn endpoint(env: &mut Env, service: Service) -> Option<Option<(Service, String)>
     if is_private_enough(&url) {
         Some(Some((service, url)))
     } else {
-        env.problem(name, "is plain http to another machine; it should be https, or a loopback address")
+        env.problem(
+            name,
+            "is plain http to another machine; it should be https, or a loopback address",
+        )
     }
 }
 
@@ -213,7 +216,9 @@ impl Aws {
 
 fn http_client() -> SharedHttpClient {
     let roots = TrustStore::empty().with_pem_certificate(AMAZON_ROOTS);
-    let builder = Builder::new().pool_idle_timeout(POOL_IDLE).tls_provider(Provider::Rustls(CryptoMode::Ring));
+    let builder = Builder::new()
+        .pool_idle_timeout(POOL_IDLE)
+        .tls_provider(Provider::Rustls(CryptoMode::Ring));
     match TlsContext::builder().with_trust_store(roots).build() {
         Ok(context) => builder.tls_context(context).build_https(),
         // Cannot happen: building a context checks nothing. Without roots every connection would be refused.
@@ -245,7 +250,8 @@ where
         }
         SdkError::ServiceError(service) => {
             let status = service.raw().status().as_u16();
-            let is_throttled = status == 429 || service.err().code().is_some_and(|code| THROTTLED.contains(&code));
+            let is_throttled =
+                status == 429 || service.err().code().is_some_and(|code| THROTTLED.contains(&code));
             match status {
                 _ if is_throttled => StoreError::Throttled,
                 500.. => StoreError::Unavailable,
@@ -290,12 +296,19 @@ mod tests {
 
     #[test]
     fn plain_http_goes_to_loopback_only() {
-        for good in ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "https://vpce.example"] {
+        for good in
+            ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "https://vpce.example"]
+        {
             assert!(settings(&[("AWS_ENDPOINT_URL_KMS", good)]).is_ok(), "{good}");
         }
-        for bad in ["http://10.0.0.1:1", "http://127.0.0.1.example", "http://localhost.example", "kms"] {
+        for bad in
+            ["http://10.0.0.1:1", "http://127.0.0.1.example", "http://localhost.example", "kms"]
+        {
             let problems = settings(&[("AWS_ENDPOINT_URL_KMS", bad)]).unwrap_err();
-            assert!(problems.len() == 1 && problems[0].starts_with("AWS_ENDPOINT_URL_KMS "), "{problems:?}");
+            assert!(
+                problems.len() == 1 && problems[0].starts_with("AWS_ENDPOINT_URL_KMS "),
+                "{problems:?}"
+            );
         }
     }
 

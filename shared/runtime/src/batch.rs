@@ -1,11 +1,6 @@
 //! Answering an SQS batch one message at a time.
 
-use std::{
-    any::Any,
-    collections::BTreeSet,
-    error::Error,
-    panic::AssertUnwindSafe,
-};
+use std::{any::Any, collections::BTreeSet, error::Error, panic::AssertUnwindSafe};
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -24,7 +19,11 @@ pub struct NoMessageId;
 ///
 /// # Errors
 /// [`NoMessageId`], before any work is done. Answering it with success would lose the message.
-pub async fn each<F, Fut, E>(batch: SqsEvent, width: usize, work: F) -> Result<SqsBatchResponse, NoMessageId>
+pub async fn each<F, Fut, E>(
+    batch: SqsEvent,
+    width: usize,
+    work: F,
+) -> Result<SqsBatchResponse, NoMessageId>
 where
     F: Fn(SqsMessage) -> Fut,
     Fut: Future<Output = Result<(), E>>,
@@ -51,7 +50,10 @@ where
     Ok(answer(all, &ended))
 }
 
-fn is_done<E: Error + 'static>(id: &str, ended: &Result<Result<(), E>, Box<dyn Any + Send>>) -> bool {
+fn is_done<E: Error + 'static>(
+    id: &str,
+    ended: &Result<Result<(), E>, Box<dyn Any + Send>>,
+) -> bool {
     match ended {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
@@ -173,7 +175,10 @@ mod tests {
         let json = serde_json::to_value(&response).unwrap();
         assert_eq!(json, serde_json::json!({"batchItemFailures": [{"itemIdentifier": "bad"}]}));
         let response = each(batch(&[Some("a")]), 4, by_name).await.unwrap();
-        assert_eq!(serde_json::to_value(&response).unwrap(), serde_json::json!({"batchItemFailures": []}));
+        assert_eq!(
+            serde_json::to_value(&response).unwrap(),
+            serde_json::json!({"batchItemFailures": []})
+        );
     }
 
     #[test]

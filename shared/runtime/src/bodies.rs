@@ -14,8 +14,8 @@ use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt as _, RetryConfig,
     aws::AmazonS3Builder,
     client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
-        HttpResponseBody, HttpService,
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+        HttpResponse, HttpResponseBody, HttpService,
     },
     local::LocalFileSystem,
     path::Path,
@@ -67,17 +67,29 @@ impl BodyStore {
         Ok(Self { store, patience: pace.operation })
     }
 
-    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Stored<Result<T, Error>> {
-        tokio::time::timeout(self.patience, call).await.map_err(|late| StoreError::Unavailable(Box::new(late)))
+    async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Stored<Result<T, Error>> {
+        tokio::time::timeout(self.patience, call)
+            .await
+            .map_err(|late| StoreError::Unavailable(Box::new(late)))
     }
 }
 
 fn is_bucket(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
 }
 
 fn s3(bucket: &str, settings: &Settings, pace: Pace) -> Result<object_store::aws::AmazonS3, Error> {
-    let backoff = BackoffConfig { init_backoff: Duration::from_millis(50), max_backoff: pace.attempt, base: 2.0 };
+    let backoff = BackoffConfig {
+        init_backoff: Duration::from_millis(50),
+        max_backoff: pace.attempt,
+        base: 2.0,
+    };
     let retry = RetryConfig {
         backoff,
         max_retries: usize::try_from(pace.tries.saturating_sub(1)).unwrap_or_default(),
@@ -98,7 +110,9 @@ fn s3(bucket: &str, settings: &Settings, pace: Pace) -> Result<object_store::aws
     }
     if let Some(url) = endpoint {
         // `Settings` takes plain http for loopback only.
-        builder = builder.with_endpoint(url).with_client_options(ClientOptions::new().with_allow_http(true));
+        builder = builder
+            .with_endpoint(url)
+            .with_client_options(ClientOptions::new().with_allow_http(true));
     }
     builder.build()
 }
@@ -125,7 +139,9 @@ impl Bodies for BodyStore {
         };
         match self.in_time(read).await? {
             Ok(Some(bytes)) => Ok(Some(bytes)),
-            Ok(None) => Err(StoreError::Unreadable(format!("an object is larger than {limit} bytes"))),
+            Ok(None) => {
+                Err(StoreError::Unreadable(format!("an object is larger than {limit} bytes")))
+            }
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(failed(error)),
         }
@@ -151,7 +167,11 @@ impl HttpConnector for Connector {
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(self.pace.connect));
         tcp.set_nodelay(true);
-        let tls = HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().wrap_connector(tcp);
+        let tls = HttpsConnectorBuilder::new()
+            .with_webpki_roots()
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(POOL_IDLE)
             .pool_timer(TokioTimer::new())
@@ -180,7 +200,8 @@ impl HttpService for Hyper {
         Box::pin(async move {
             let answer = tokio::time::timeout(self.patience, self.client.request(request)).await;
             let answer = answer.map_err(|late| HttpError::new(HttpErrorKind::Timeout, late))?;
-            let (head, body) = answer.map_err(|error| HttpError::new(kind(&error), error))?.into_parts();
+            let (head, body) =
+                answer.map_err(|error| HttpError::new(kind(&error), error))?.into_parts();
             let body = body.map_err(|error| HttpError::new(HttpErrorKind::Interrupted, error));
             Ok(HttpResponse::from_parts(head, HttpResponseBody::new(body)))
         })
@@ -198,7 +219,11 @@ mod tests {
     use crate::env::Env;
 
     fn settings() -> Settings {
-        let variables = [("AWS_REGION", "us-east-1"), ("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "s")];
+        let variables = [
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "s"),
+        ];
         Env::over(variables).parse(Settings::read).unwrap()
     }
 
@@ -208,7 +233,17 @@ mod tests {
 
     #[test]
     fn only_buckets_and_folders_are_opened() {
-        for bad in ["", "bucket", "s3://", "s3://a/b", "s3://A", "file://relative", "file:///", "https://h/x", "s3:/a"] {
+        for bad in [
+            "",
+            "bucket",
+            "s3://",
+            "s3://a/b",
+            "s3://A",
+            "file://relative",
+            "file:///",
+            "https://h/x",
+            "s3:/a",
+        ] {
             if bad != "file:///" {
                 assert!(open(bad).is_err(), "{bad}");
             }

@@ -202,7 +202,10 @@ impl Env {
     fn value(&mut self, name: &str) -> Option<String> {
         self.read.insert(name.to_owned());
         match &self.variables {
-            #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one place that reads the environment"
+            )]
             Variables::Process => std::env::var(name).ok(),
             Variables::Given(given) => given.get(name).cloned(),
         }
@@ -285,7 +288,9 @@ mod tests {
     /// DEP-missing-config
     #[test]
     fn each_problem_names_the_variable_what_is_wrong_and_what_it_should_be() {
-        let check = |name, value, expected: &str| assert_eq!(with(name, value), Err(vec![expected.to_owned()]));
+        let check = |name, value, expected: &str| {
+            assert_eq!(with(name, value), Err(vec![expected.to_owned()]))
+        };
         check("TABLE", None, "TABLE is not set; it should be a text");
         check("TABLE", Some(" "), "TABLE is blank; it should be a text");
         let wait = "a whole number of milliseconds from 1 to 1000";
@@ -297,7 +302,11 @@ mod tests {
         let shards = "SHARDS cannot be read; it should be a whole number from 1 to 64";
         check("SHARDS", Some("99999999"), shards);
         check("LIST", Some("yes"), "LIST cannot be read; it should be `true` or `false`");
-        check("LOCAL_LOOPBACK", Some("1"), "LOCAL_LOOPBACK cannot be read; it should be `true` or `false`");
+        check(
+            "LOCAL_LOOPBACK",
+            Some("1"),
+            "LOCAL_LOOPBACK cannot be read; it should be `true` or `false`",
+        );
         let url = "URL cannot be read; it should be an address such as https://host/path";
         for bad in ["h/x", "ftp://h/x", "https:///x", "https://h/x?y=z"] {
             check("URL", Some(bad), url);
@@ -307,7 +316,9 @@ mod tests {
     /// DEP-missing-config
     #[test]
     fn all_problems_are_reported_at_once_and_no_value_is_shown() {
-        let bad = Env::over([("WAIT_MS", "s3cret"), ("SHARDS", "s3cret"), ("TABLE", "")]).parse(read).unwrap_err();
+        let bad = Env::over([("WAIT_MS", "s3cret"), ("SHARDS", "s3cret"), ("TABLE", "")])
+            .parse(read)
+            .unwrap_err();
         assert_eq!(bad.problems().len(), 6, "{bad}");
         assert!(!format!("{bad} {bad:?}").contains("s3cret"), "{bad}");
     }
@@ -320,7 +331,8 @@ mod tests {
 
     #[test]
     fn the_base_reads_level_names_in_any_case() {
-        let base = Env::over([("ENV_NAME", "dev"), ("LOG_LEVEL", "warn")]).parse(Base::read).unwrap();
+        let base =
+            Env::over([("ENV_NAME", "dev"), ("LOG_LEVEL", "warn")]).parse(Base::read).unwrap();
         assert_eq!(base, Base { env_name: "dev".to_owned(), log_level: tracing::Level::WARN });
         assert!(Env::over([("ENV_NAME", "dev"), ("LOG_LEVEL", "loud")]).parse(Base::read).is_err());
     }

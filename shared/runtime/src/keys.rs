@@ -39,9 +39,16 @@ fn context(tenant: &TenantId, endpoint: EndpointId) -> HashMap<String, String> {
 }
 
 impl Keyring for KmsKeyring {
-    async fn seal(&self, tenant: &TenantId, endpoint: EndpointId, secret: &SecretText) -> Stored<Vec<u8>> {
+    async fn seal(
+        &self,
+        tenant: &TenantId,
+        endpoint: EndpointId,
+        secret: &SecretText,
+    ) -> Stored<Vec<u8>> {
         let Some(key_arn) = &self.key_arn else {
-            return Err(StoreError::Refused("this function may open secrets, not seal them".into()));
+            return Err(StoreError::Refused(
+                "this function may open secrets, not seal them".into(),
+            ));
         };
         let answer = self
             .client
@@ -52,11 +59,18 @@ impl Keyring for KmsKeyring {
             .send()
             .await
             .map_err(failed)?;
-        let sealed = answer.ciphertext_blob.ok_or_else(|| unreadable("KMS answered without the sealed secret"))?;
+        let sealed = answer
+            .ciphertext_blob
+            .ok_or_else(|| unreadable("KMS answered without the sealed secret"))?;
         Ok(sealed.into_inner())
     }
 
-    async fn unseal(&self, tenant: &TenantId, endpoint: EndpointId, sealed: &[u8]) -> Stored<SecretText> {
+    async fn unseal(
+        &self,
+        tenant: &TenantId,
+        endpoint: EndpointId,
+        sealed: &[u8],
+    ) -> Stored<SecretText> {
         let answer = self
             .client
             .decrypt()
@@ -66,9 +80,11 @@ impl Keyring for KmsKeyring {
             .send()
             .await
             .map_err(failed)?;
-        let opened = answer.plaintext.ok_or_else(|| unreadable("KMS answered without the secret"))?;
+        let opened =
+            answer.plaintext.ok_or_else(|| unreadable("KMS answered without the secret"))?;
         let opened = Zeroizing::new(opened.into_inner());
-        let text = std::str::from_utf8(&opened).map_err(|_| unreadable("the opened secret is not text"))?;
+        let text = std::str::from_utf8(&opened)
+            .map_err(|_| unreadable("the opened secret is not text"))?;
         Ok(SecretText::new(text.to_owned()))
     }
 }

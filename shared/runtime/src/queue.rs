@@ -74,15 +74,27 @@ impl SqsQueue {
                 return everything();
             }
         };
-        let sent = self.client.send_message_batch().queue_url(&self.url).set_entries(Some(entries)).send().await;
+        let sent = self
+            .client
+            .send_message_batch()
+            .queue_url(&self.url)
+            .set_entries(Some(entries))
+            .send()
+            .await;
         match sent {
             Ok(answer) => {
                 for entry in answer.failed() {
-                    tracing::warn!(code = entry.code(), is_ours = entry.sender_fault(), "a message was not sent");
+                    tracing::warn!(
+                        code = entry.code(),
+                        is_ours = entry.sender_fault(),
+                        "a message was not sent"
+                    );
                 }
                 // What is not named as sent was not sent.
                 let sent: Vec<&str> = answer.successful().iter().map(|entry| entry.id()).collect();
-                (0..messages.len()).filter(|position| !sent.contains(&position.to_string().as_str())).collect()
+                (0..messages.len())
+                    .filter(|position| !sent.contains(&position.to_string().as_str()))
+                    .collect()
             }
             Err(error) => {
                 tracing::warn!(error = %chain(&error), count = messages.len(), "messages were not sent");
@@ -98,17 +110,11 @@ impl<M: Message> Queue<M> for SqsQueue {
         if let [only] = messages {
             return if self.send_one(only, delay).await { Vec::new() } else { vec![0] };
         }
-        let mut lost: Vec<usize> = stream::iter(messages.chunks(BATCH).enumerate())
-            .map(|(chunk, messages)| async move {
-                let lost = self.send_batch(messages, delay).await;
-                lost.into_iter().map(move |position| chunk * BATCH + position)
-            })
-            .buffer_unordered(WIDTH)
-            .flat_map(stream::iter)
-            .collect()
-            .await;
-        lost.sort_unstable();
-        lost
+        let calls: Vec<_> =
+            messages.chunks(BATCH).map(|batch| self.send_batch(batch, delay)).collect();
+        let lost: Vec<Vec<usize>> = stream::iter(calls).buffered(WIDTH).collect().await;
+        let lost = lost.into_iter().enumerate();
+        lost.flat_map(|(batch, lost)| lost.into_iter().map(move |at| batch * BATCH + at)).collect()
     }
 
     async fn defer(&self, receipt: &str, wait: Duration) {
@@ -141,9 +147,9 @@ impl<M: Message> Queue<M> for SqsQueue {
         names.iter().try_fold(0_u64, |sum, name| {
             let text = attributes.and_then(|all| all.get(name)).map(String::as_str);
             let count: Option<u64> = text.and_then(|text| text.parse().ok());
-            count
-                .map(|count| sum.saturating_add(count))
-                .ok_or_else(|| StoreError::Unreadable(format!("the queue does not say its {}", name.as_str())))
+            count.map(|count| sum.saturating_add(count)).ok_or_else(|| {
+                StoreError::Unreadable(format!("the queue does not say its {}", name.as_str()))
+            })
         })
     }
 }
@@ -161,7 +167,9 @@ mod tests {
 
     #[test]
     fn waits_are_rounded_up_and_capped() {
-        let check = |millis, expected| assert_eq!(seconds(Duration::from_millis(millis), MAX_DELAY), expected);
+        let check = |millis, expected| {
+            assert_eq!(seconds(Duration::from_millis(millis), MAX_DELAY), expected)
+        };
         check(0, 0);
         check(1, 1);
         check(1000, 1);

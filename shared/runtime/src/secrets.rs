@@ -1,9 +1,15 @@
 //! Secrets of sources, in Secrets Manager.
 
-use aws_sdk_secretsmanager::{Client, operation::get_secret_value::GetSecretValueError};
+use aws_sdk_secretsmanager::{
+    Client,
+    operation::{
+        create_secret::CreateSecretError, get_secret_value::GetSecretValueError,
+        put_secret_value::PutSecretValueError,
+    },
+};
 use domain::{
     id::SourceName,
-    ports::{SourceSecret, SourceSecrets, StoreError, Stored},
+    ports::{SetSourceSecrets, SourceSecret, SourceSecrets, StoreError, Stored},
     secret::SecretText,
 };
 use jiff::Timestamp;
@@ -48,47 +54,26 @@ impl SecretsManager {
         self
     }
 
-    /// Replaces all secrets of a source, or makes them.
+    /// Replaces all secrets of a source. `false`: it has none.
     ///
     /// # Errors
     /// When the store cannot be had, or does not permit it. The old secrets stay then.
-    pub async fn put(&self, source: &SourceName, secrets: &[SourceSecret]) -> Stored<()> {
+    pub async fn replace(&self, source: &SourceName, secrets: &[SourceSecret]) -> Stored<bool> {
         let text = print(secrets)?;
-        if self.replace(source, &text).await? || self.create(source, &text).await? {
-            return Ok(());
-        }
-        // Somebody made it between our two tries.
-        match self.replace(source, &text).await? {
-            true => Ok(()),
-            false => Err(StoreError::Unreadable("the secret is there and is not there".to_owned())),
-        }
-    }
-
-    /// `false`: there is no such secret.
-    async fn replace(&self, source: &SourceName, text: &str) -> Stored<bool> {
-        let put = self.client.put_secret_value().secret_id(self.name(source)).secret_string(text).send().await;
-        match put {
-            Ok(_) => Ok(true),
-            Err(error) if error.as_service_error().is_some_and(|error| error.is_resource_not_found_exception()) => {
-                Ok(false)
-            }
-            Err(error) => Err(failed(error)),
-        }
-    }
-
-    /// `false`: there is one already.
-    async fn create(&self, source: &SourceName, text: &str) -> Stored<bool> {
-        let made = self
+        let put = self
             .client
-            .create_secret()
-            .name(self.name(source))
-            .secret_string(text)
-            .set_kms_key_id(self.key_arn.clone())
+            .put_secret_value()
+            .secret_id(self.name(source))
+            .secret_string(text.as_str())
             .send()
             .await;
-        match made {
+        match put {
             Ok(_) => Ok(true),
-            Err(error) if error.as_service_error().is_some_and(|error| error.is_resource_exists_exception()) => {
+            Err(error)
+                if error
+                    .as_service_error()
+                    .is_some_and(PutSecretValueError::is_resource_not_found_exception) =>
+            {
                 Ok(false)
             }
             Err(error) => Err(failed(error)),
@@ -102,9 +87,14 @@ impl SecretsManager {
 
 impl SourceSecrets for SecretsManager {
     async fn of(&self, source: &SourceName) -> Stored<Vec<SourceSecret>> {
-        let answer = match self.client.get_secret_value().secret_id(self.name(source)).send().await {
+        let answer = match self.client.get_secret_value().secret_id(self.name(source)).send().await
+        {
             Ok(answer) => answer,
-            Err(error) if error.as_service_error().is_some_and(GetSecretValueError::is_resource_not_found_exception) => {
+            Err(error)
+                if error
+                    .as_service_error()
+                    .is_some_and(GetSecretValueError::is_resource_not_found_exception) =>
+            {
                 return Ok(Vec::new());
             }
             Err(error) => return Err(failed(error)),
@@ -114,13 +104,43 @@ impl SourceSecrets for SecretsManager {
     }
 }
 
+impl SetSourceSecrets for SecretsManager {
+    async fn create(&self, source: &SourceName, secrets: &[SourceSecret]) -> Stored<bool> {
+        let text = print(secrets)?;
+        let made = self
+            .client
+            .create_secret()
+            .name(self.name(source))
+            .secret_string(text.as_str())
+            .set_kms_key_id(self.key_arn.clone())
+            .send()
+            .await;
+        match made {
+            Ok(_) => Ok(true),
+            Err(error)
+                if error
+                    .as_service_error()
+                    .is_some_and(CreateSecretError::is_resource_exists_exception) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
 fn parse(text: &str) -> Stored<Vec<SourceSecret>> {
     // The parser's own message could quote the secret.
-    let unreadable = || StoreError::Unreadable("the secret is not of the form {\"keys\": [...]}".to_owned());
+    let unreadable =
+        || StoreError::Unreadable("the secret is not of the form {\"keys\": [...]}".to_owned());
     let stock: Stock<String> = serde_json::from_str(text).map_err(|_| unreadable())?;
     let secret = |key: Key<String>| {
         let text = SecretText::new(key.secret);
-        let expires_at = key.expires_at.map(Timestamp::from_millisecond).transpose().map_err(|_| unreadable())?;
+        let expires_at = key
+            .expires_at
+            .map(Timestamp::from_millisecond)
+            .transpose()
+            .map_err(|_| unreadable())?;
         Ok(SourceSecret { id: key.id, text, expires_at })
     };
     stock.keys.into_iter().map(secret).collect()
@@ -133,7 +153,9 @@ fn print(secrets: &[SourceSecret]) -> Stored<Zeroizing<String>> {
         expires_at: secret.expires_at.map(Timestamp::as_millisecond),
     });
     let stock = Stock { keys: keys.collect() };
-    serde_json::to_string(&stock).map(Zeroizing::new).map_err(|error| StoreError::Refused(Box::new(error)))
+    serde_json::to_string(&stock)
+        .map(Zeroizing::new)
+        .map_err(|error| StoreError::Refused(Box::new(error)))
 }
 
 #[cfg(test)]
@@ -146,7 +168,13 @@ mod tests {
         let secrets = parse(text).unwrap();
         let seen: Vec<_> = secrets
             .iter()
-            .map(|secret| (secret.id.as_str(), secret.text.expose(), secret.expires_at.map(Timestamp::as_millisecond)))
+            .map(|secret| {
+                (
+                    secret.id.as_str(),
+                    secret.text.expose(),
+                    secret.expires_at.map(Timestamp::as_millisecond),
+                )
+            })
             .collect();
         assert_eq!(seen, [("2026", "whsec_a", Some(1_760_000_000_000)), ("old", "b", None)]);
         let again = print(&secrets).unwrap();
@@ -159,7 +187,9 @@ mod tests {
     /// SEC-secret-in-logs
     #[test]
     fn an_unreadable_secret_is_not_quoted() {
-        for text in ["canary", r#"{"keys":[{"id":"a","secret":["canary"]}]}"#, r#"{"keys":"canary"}"#, ""] {
+        for text in
+            ["canary", r#"{"keys":[{"id":"a","secret":["canary"]}]}"#, r#"{"keys":"canary"}"#, ""]
+        {
             let error = parse(text).unwrap_err();
             assert!(!error.is_transient());
             assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");

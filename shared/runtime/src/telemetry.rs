@@ -9,8 +9,12 @@ mod metrics;
 
 use std::{error::Error, fmt, time::Duration};
 
-use tracing::{Level, level_filters::LevelFilter};
-use tracing_subscriber::{Layer as _, filter::Targets, layer::SubscriberExt as _};
+use tracing::{Level, Metadata, level_filters::LevelFilter};
+use tracing_subscriber::{
+    Layer as _,
+    filter::{FilterFn, filter_fn},
+    layer::SubscriberExt as _,
+};
 
 pub use self::metrics::{Metrics, Unit};
 use crate::env::Base;
@@ -48,11 +52,13 @@ pub fn init(base: &Base) {
     }
 }
 
-fn filter(level: Level) -> Targets {
-    let level = LevelFilter::from_level(level);
+fn filter(level: Level) -> FilterFn<impl Fn(&Metadata<'_>) -> bool> {
     // For everybody else: the less talkative of WARN and what is asked for.
-    let others = level.min(LevelFilter::WARN);
-    OURS.into_iter().fold(Targets::new().with_default(others), |targets, ours| targets.with_target(ours, level))
+    let others = level.min(Level::WARN);
+    // The whole name of the crate: a prefix would let `apiary` in with `api`.
+    let is_ours = |target: &str| target.split("::").next().is_some_and(|name| OURS.contains(&name));
+    filter_fn(move |line| *line.level() <= if is_ours(line.target()) { level } else { others })
+        .with_max_level_hint(LevelFilter::from_level(level))
 }
 
 /// An error and all that caused it, on one line: `what: why: why that`.
@@ -170,7 +176,11 @@ mod tests {
         let lines = lines::Lines::new(move || writer.clone()).with_filter(filter(level));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), work);
         let bytes = to.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        String::from_utf8(bytes)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     fn without_time(mut line: Value) -> Value {
@@ -213,7 +223,8 @@ mod tests {
     #[test]
     fn what_a_span_knows_is_on_each_of_its_lines() {
         let mut lines = written(Level::INFO, || {
-            let span = tracing::info_span!("event", source = "stripe", event_id = tracing::field::Empty);
+            let span =
+                tracing::info_span!("event", source = "stripe", event_id = tracing::field::Empty);
             let _in_it = span.enter();
             span.record("event_id", "evt_1");
             tracing::info!(source = "github", ok = true, "inner");
@@ -236,7 +247,8 @@ mod tests {
             tracing::trace!(target: "ingress::sources", "kept");
             tracing::trace!(target: "ingressive", "canary");
         });
-        let messages: Vec<&str> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+        let messages: Vec<&str> =
+            lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
         assert_eq!(messages, ["kept", "kept"]);
     }
 

@@ -54,7 +54,10 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        #[expect(clippy::disallowed_methods, reason = "a log line carries the time at which it is written")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a log line carries the time at which it is written"
+        )]
         let now = jiff::Timestamp::now();
         let mut line = Fields::default();
         line.put("timestamp", Value::String(format!("{now:.3}")));

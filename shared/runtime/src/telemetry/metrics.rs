@@ -87,7 +87,9 @@ impl Metrics {
     /// What was kept, as lines, and forgets it.
     pub fn lines(&self, now: Timestamp) -> Vec<String> {
         let kept = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
-        kept.iter().flat_map(|(source, metrics)| self.of_source(source.as_deref(), metrics, now)).collect()
+        kept.iter()
+            .flat_map(|(source, metrics)| self.of_source(source.as_deref(), metrics, now))
+            .collect()
     }
 
     fn with(
@@ -108,7 +110,11 @@ impl Metrics {
         metrics: &BTreeMap<&'static str, Series>,
         now: Timestamp,
     ) -> Vec<String> {
-        let lines = metrics.values().map(|series| series.values.len().div_ceil(MAX_VALUES)).max().unwrap_or(0);
+        let lines = metrics
+            .values()
+            .map(|series| series.values.len().div_ceil(MAX_VALUES))
+            .max()
+            .unwrap_or(0);
         (0..lines).map(|line| self.line(source, metrics, line, now).to_string()).collect()
     }
 
@@ -192,10 +198,10 @@ mod tests {
         metrics.count("a_total", Some("s"), 1);
         let lines = lines(&metrics);
         let dimensions = |line: &Value| line["_aws"]["CloudWatchMetrics"][0]["Dimensions"].clone();
-        assert_eq!(lines.iter().map(dimensions).collect::<Vec<_>>(), [
-            json!([["env"]]),
-            json!([["env"], ["env", "source"]])
-        ]);
+        assert_eq!(
+            lines.iter().map(dimensions).collect::<Vec<_>>(),
+            [json!([["env"]]), json!([["env"], ["env", "source"]])]
+        );
         assert!(lines[0].get("source").is_none());
     }
 
@@ -216,7 +222,8 @@ mod tests {
         }
         metrics.count("a_total", None, 1);
         let lines = lines(&metrics);
-        let sizes: Vec<usize> = lines.iter().map(|line| line["age"].as_array().unwrap().len()).collect();
+        let sizes: Vec<usize> =
+            lines.iter().map(|line| line["age"].as_array().unwrap().len()).collect();
         assert_eq!(sizes, [100, 100, 50]);
         let counted = lines.iter().filter(|line| line.get("a_total").is_some()).count();
         assert_eq!(counted, 1);
