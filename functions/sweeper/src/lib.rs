@@ -18,9 +18,7 @@ use std::time::Duration;
 
 use domain::{
     message::{InboundMessage, WakeMessage},
-    ports::{
-        DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, Queue, Registry, State, StoreError,
-    },
+    ports::{DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, Queue, Registry, State, StoreError},
 };
 use flow::fanout::EndpointCache;
 use futures_util::join;
@@ -144,12 +142,12 @@ where
     pub async fn sweep(&self, owner: &str) -> Result<Swept, SweepFailed> {
         let began = (self.now)();
         let failed = |parts: String, first| SweepFailed { parts, first };
-        let lease = match self.state.lease(LEASE, owner, began, after(began, self.rules.lease)).await
-        {
-            Ok(Lease::Held(lease)) => lease,
-            Ok(Lease::Busy(until)) => return Ok(Swept::Busy(until)),
-            Err(error) => return Err(failed(LEASE.to_owned(), error)),
-        };
+        let lease =
+            match self.state.lease(LEASE, owner, began, after(began, self.rules.lease)).await {
+                Ok(Lease::Held(lease)) => lease,
+                Ok(Lease::Busy(until)) => return Ok(Swept::Busy(until)),
+                Err(error) => return Err(failed(LEASE.to_owned(), error)),
+            };
         let until = after(began, self.rules.budget);
         let (inbox, outbox, lanes) = join!(
             inbox::sweep(self, until),

@@ -4,8 +4,9 @@
 //! never answers for more than the row that is in the table.
 //!
 //! Reading order: [`incoming`] is what may come in at all; [`accept`] puts it into the inbox; [`body`] is how its bytes
-//! are kept and read back.
+//! are kept and read back. [`fanout`] is how one outgoing event becomes its deliveries.
 
 pub mod accept;
 pub mod body;
+pub mod fanout;
 pub mod incoming;
