@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_caller_is_known_by_the_access_key() {
         let check = |value: Option<&str>, expected: &str| {
-            let mut headers = axum::http::HeaderMap::new();
+            let mut headers = http::HeaderMap::new();
             if let Some(value) = value {
                 headers.insert("authorization", value.parse().unwrap());
             }
