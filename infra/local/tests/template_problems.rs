@@ -1,4 +1,5 @@
 //! What the template reader refuses, and where it says the trouble is. One small template per rule.
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 use std::path::Path;
 
@@ -271,7 +272,7 @@ Resources:
             ("2:15", "property Layers"),
             ("4:45", "property FifoQueue"),
             ("4:76", "DelaySeconds is 901"),
-            ("6:53", "G names no binary"),
+            ("6:3", "G names no binary"),
             ("6:64", "Runtime must be provided.al2023"),
         ],
     );

@@ -1,4 +1,5 @@
 //! What the reader makes of a template: the repository's own, and small ones for what that does not use.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use std::{
     collections::BTreeMap,

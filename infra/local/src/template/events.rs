@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_rate_is_a_count_and_a_unit() {
         let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(rate(text), expected.map(Duration::from_secs), "{text}")
+            assert_eq!(rate(text), expected.map(Duration::from_secs), "{text}");
         };
         check("rate(1 minute)", Some(60));
         check("rate(15 minutes)", Some(900));

@@ -1,4 +1,5 @@
 //! The services over HTTP, mostly with AWS's own SDK as the client: what it accepts, and what it makes of our errors.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 mod calls;
 mod dynamodb;
