@@ -1,3 +1,4 @@
 //! One machine that behaves like the AWS services Postern uses.
 
+pub mod template;
 pub mod wiring;
