@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let chain = successors(Some(&error as &dyn Error), |error| error.source()).map(ToString::to_string);
+            let chain = successors(Some(&error as &dyn Error), |&error| error.source()).map(ToString::to_string);
             tracing::error!("{}", chain.collect::<Vec<_>>().join("\n  because: "));
             ExitCode::FAILURE
         }
