@@ -94,8 +94,14 @@ const PROPERTIES: &[(&str, &str)] = &[
 ];
 
 /// Attributes of a resource, beside its type and properties, that say what AWS does with it.
-pub(super) const ATTRIBUTES: &[&str] =
-    &["DeletionPolicy", "UpdateReplacePolicy", "UpdatePolicy", "CreationPolicy", "DependsOn", "Metadata"];
+pub(super) const ATTRIBUTES: &[&str] = &[
+    "DeletionPolicy",
+    "UpdateReplacePolicy",
+    "UpdatePolicy",
+    "CreationPolicy",
+    "DependsOn",
+    "Metadata",
+];
 
 /// Properties that change what a program sees and that wait for their own piece of work.
 const REFUSED: &[(&str, &str)] = &[

@@ -56,12 +56,19 @@ fn http(fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option<EventSource> {
         .iter()
         .find(|(id, known)| known.kind == "AWS::Serverless::HttpApi" && names::api_id(id) == api);
     let Some((id, _)) = named else {
-        fields.problem(format!("ApiId {api} is not an AWS::Serverless::HttpApi of this stack; use !Ref <Api>"));
+        fields.problem(format!(
+            "ApiId {api} is not an AWS::Serverless::HttpApi of this stack; use !Ref <Api>"
+        ));
         return None;
     };
     let method = method?.to_uppercase();
     let method = if method == "*" { "ANY".to_owned() } else { method };
-    Some(EventSource::Http { api: id.clone(), method, path: path?, timeout: Duration::from_millis(timeout) })
+    Some(EventSource::Http {
+        api: id.clone(),
+        method,
+        path: path?,
+        timeout: Duration::from_millis(timeout),
+    })
 }
 
 /// What SQS and stream sources have in common.
@@ -79,7 +86,9 @@ fn batching(fields: &Fields<'_>, default: u64) -> Batching {
     }
     let window = fields.number("MaximumBatchingWindowInSeconds").unwrap_or(0);
     if batch > 10 && default == 10 && window == 0 {
-        fields.problem("a BatchSize over 10 needs MaximumBatchingWindowInSeconds of at least 1 on SQS");
+        fields.problem(
+            "a BatchSize over 10 needs MaximumBatchingWindowInSeconds of at least 1 on SQS",
+        );
     }
     let kinds = fields.texts("FunctionResponseTypes").unwrap_or_default();
     if kinds.iter().any(|kind| kind != "ReportBatchItemFailures") {
@@ -113,7 +122,8 @@ fn stream(fields: &Fields<'_>) -> Option<EventSource> {
     fields.required("StartingPosition");
     fields.only("StartingPosition", "TRIM_HORIZON");
     let Batching { batch, window, item_failures, enabled } = batching(fields, 100);
-    let retries = fields.signed("MaximumRetryAttempts").and_then(|retries| u32::try_from(retries).ok());
+    let retries =
+        fields.signed("MaximumRetryAttempts").and_then(|retries| u32::try_from(retries).ok());
     let mut filters = Vec::new();
     if let Some(criteria) = fields.inside("FilterCriteria") {
         for filter in criteria.each("Filters") {
@@ -131,7 +141,8 @@ fn stream(fields: &Fields<'_>) -> Option<EventSource> {
 }
 
 fn schedule(event: &str, fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option<EventSource> {
-    let name = fields.text("Name").unwrap_or_else(|| format!("{}-{event}", resolver.pseudo.stack_name));
+    let name =
+        fields.text("Name").unwrap_or_else(|| format!("{}-{event}", resolver.pseudo.stack_name));
     let expression = fields.required("ScheduleExpression");
     let input = match fields.text("Input") {
         None => default_input(&name, &resolver.pseudo.region),
@@ -187,7 +198,9 @@ mod tests {
 
     #[test]
     fn a_rate_is_a_count_and_a_unit() {
-        let check = |text: &str, expected: Option<u64>| assert_eq!(rate(text), expected.map(Duration::from_secs), "{text}");
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(rate(text), expected.map(Duration::from_secs), "{text}")
+        };
         check("rate(1 minute)", Some(60));
         check("rate(15 minutes)", Some(900));
         check("rate(2 hours)", Some(7200));

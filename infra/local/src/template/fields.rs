@@ -21,11 +21,22 @@ pub(super) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    pub(super) fn of(kind: &'n str, at: At, node: Option<&'n Node>, problems: &'n Problems) -> Self {
+    pub(super) fn of(
+        kind: &'n str,
+        at: At,
+        node: Option<&'n Node>,
+        problems: &'n Problems,
+    ) -> Self {
         Self::below(kind, String::new(), at, node, problems)
     }
 
-    fn below(kind: &'n str, path: String, at: At, node: Option<&'n Node>, problems: &'n Problems) -> Self {
+    fn below(
+        kind: &'n str,
+        path: String,
+        at: At,
+        node: Option<&'n Node>,
+        problems: &'n Problems,
+    ) -> Self {
         if let Some(node) = node
             && node.entries().is_none()
             && node.data != Data::Unknown
@@ -54,12 +65,21 @@ impl<'n> Fields<'n> {
     pub(super) fn each(&self, name: &'static str) -> Vec<Fields<'n>> {
         let Some(node) = self.take(name) else { return Vec::new() };
         let Some(items) = node.items() else {
-            self.problems.push(node.at, format!("{} {} must be a list", self.kind, self.path_of(name)));
+            self.problems
+                .push(node.at, format!("{} {} must be a list", self.kind, self.path_of(name)));
             return Vec::new();
         };
         items
             .iter()
-            .map(|item| Self::below(self.kind, format!("{}[]", self.path_of(name)), item.at, Some(item), self.problems))
+            .map(|item| {
+                Self::below(
+                    self.kind,
+                    format!("{}[]", self.path_of(name)),
+                    item.at,
+                    Some(item),
+                    self.problems,
+                )
+            })
             .collect()
     }
 
@@ -73,7 +93,9 @@ impl<'n> Fields<'n> {
     }
 
     pub(super) fn number(&self, name: &'static str) -> Option<u64> {
-        self.typed(name, "a whole number from 0", |node| node.number().and_then(|number| u64::try_from(number).ok()))
+        self.typed(name, "a whole number from 0", |node| {
+            node.number().and_then(|number| u64::try_from(number).ok())
+        })
     }
 
     pub(super) fn signed(&self, name: &'static str) -> Option<i64> {
@@ -88,11 +110,17 @@ impl<'n> Fields<'n> {
         self.typed(name, "a list of texts", |node| node.items()?.iter().map(Node::scalar).collect())
     }
 
-    fn typed<T>(&self, name: &'static str, wanted: &str, read: impl Fn(&'n Node) -> Option<T>) -> Option<T> {
+    fn typed<T>(
+        &self,
+        name: &'static str,
+        wanted: &str,
+        read: impl Fn(&'n Node) -> Option<T>,
+    ) -> Option<T> {
         let node = self.take(name)?;
         let value = read(node);
         if value.is_none() {
-            self.problems.push(node.at, format!("{} {} must be {wanted}", self.kind, self.path_of(name)));
+            self.problems
+                .push(node.at, format!("{} {} must be {wanted}", self.kind, self.path_of(name)));
         }
         value
     }
@@ -102,7 +130,8 @@ impl<'n> Fields<'n> {
         let missing = !self.has(name);
         let value = self.text(name);
         if missing {
-            self.problems.push(self.at, format!("{} needs {}; add it", self.kind, self.path_of(name)));
+            self.problems
+                .push(self.at, format!("{} needs {}; add it", self.kind, self.path_of(name)));
         }
         value
     }
@@ -113,7 +142,11 @@ impl<'n> Fields<'n> {
         if node.scalar().as_deref() != Some(only) {
             self.problems.push(
                 node.at,
-                format!("{} {} must be {only}: the local host knows nothing else", self.kind, self.path_of(name)),
+                format!(
+                    "{} {} must be {only}: the local host knows nothing else",
+                    self.kind,
+                    self.path_of(name)
+                ),
             );
         }
     }
@@ -135,7 +168,10 @@ impl<'n> Fields<'n> {
             );
             self.problems.push(
                 entry.at,
-                format!("{} property {path} is not honoured by the local host; {advice}", self.kind),
+                format!(
+                    "{} property {path} is not honoured by the local host; {advice}",
+                    self.kind
+                ),
             );
         }
     }

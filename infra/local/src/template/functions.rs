@@ -25,8 +25,10 @@ pub(super) fn function(
         ));
     }
     let timeout = fields.number("Timeout").unwrap_or(3);
-    let memory = fields.number("MemorySize").and_then(|size| u32::try_from(size).ok()).unwrap_or(128);
-    let reserved = fields.number("ReservedConcurrentExecutions").and_then(|count| u32::try_from(count).ok());
+    let memory =
+        fields.number("MemorySize").and_then(|size| u32::try_from(size).ok()).unwrap_or(128);
+    let reserved =
+        fields.number("ReservedConcurrentExecutions").and_then(|count| u32::try_from(count).ok());
     Function {
         logical_id: logical_id.to_owned(),
         name: known.name.clone(),
@@ -50,7 +52,8 @@ fn environment(fields: &Fields<'_>) -> BTreeMap<String, String> {
                     variables.insert(entry.name.clone(), value);
                 }
                 None if entry.value.data == super::node::Data::Unknown => {}
-                None => section.problem(format!("the value of the variable {} must be a text", entry.name)),
+                None => section
+                    .problem(format!("the value of the variable {} must be a text", entry.name)),
             }
         }
     }

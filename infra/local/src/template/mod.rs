@@ -45,7 +45,11 @@ pub fn read(path: &Path, samconfig: Option<(&Path, &str)>) -> Result<Wiring, Tem
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_in(path: &Path, samconfig: Option<(&Path, &str)>, region: &str) -> Result<Wiring, TemplateProblems> {
+pub fn read_in(
+    path: &Path,
+    samconfig: Option<(&Path, &str)>,
+    region: &str,
+) -> Result<Wiring, TemplateProblems> {
     load(path, samconfig, Some(region)).map(|stack| stack.wiring)
 }
 
@@ -72,7 +76,11 @@ pub fn locate(wiring: &mut Wiring, bases: &BTreeMap<String, String>) {
     }
 }
 
-fn load(path: &Path, samconfig: Option<(&Path, &str)>, region: Option<&str>) -> Result<Stack, TemplateProblems> {
+fn load(
+    path: &Path,
+    samconfig: Option<(&Path, &str)>,
+    region: Option<&str>,
+) -> Result<Stack, TemplateProblems> {
     let file = name_of(path);
     let problems = Problems::of(&file);
     let (settings, config_file) = match samconfig {
@@ -82,7 +90,11 @@ fn load(path: &Path, samconfig: Option<(&Path, &str)>, region: Option<&str>) -> 
             match std::fs::read_to_string(config) {
                 Ok(text) => (samconfig::read(&name, &text, env, &problems), name),
                 Err(error) => {
-                    problems.push_in(&name, At::default(), format!("{} cannot be read: {error}", config.display()));
+                    problems.push_in(
+                        &name,
+                        At::default(),
+                        format!("{} cannot be read: {error}", config.display()),
+                    );
                     (Settings::default(), name)
                 }
             }
@@ -104,5 +116,6 @@ fn load(path: &Path, samconfig: Option<(&Path, &str)>, region: Option<&str>) -> 
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+    path.file_name()
+        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }

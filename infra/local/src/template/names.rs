@@ -44,12 +44,20 @@ pub(super) fn name_property(kind: &str) -> Option<&'static str> {
 }
 
 /// What a resource of this type is called and has; `given` is its own name property, `stream` whether its table has one.
-pub(super) fn known(pseudo: &Pseudo, logical_id: &str, kind: &str, given: Option<String>, stream: bool) -> Known {
+pub(super) fn known(
+    pseudo: &Pseudo,
+    logical_id: &str,
+    kind: &str,
+    given: Option<String>,
+    stream: bool,
+) -> Known {
     let name = given.unwrap_or_else(|| {
         let name = format!("{}-{logical_id}", pseudo.stack_name);
         if kind == "AWS::S3::Bucket" { name.to_lowercase() } else { name }
     });
-    let arn = |service: &str, rest: &str| format!("arn:{PARTITION}:{service}:{}:{ACCOUNT}:{rest}", pseudo.region);
+    let arn = |service: &str, rest: &str| {
+        format!("arn:{PARTITION}:{service}:{}:{ACCOUNT}:{rest}", pseudo.region)
+    };
     let mut attributes = BTreeMap::new();
     let mut reference = name.clone();
     match kind {
@@ -69,7 +77,8 @@ pub(super) fn known(pseudo: &Pseudo, logical_id: &str, kind: &str, given: Option
         "AWS::S3::Bucket" => {
             attributes.insert("Arn", format!("arn:{PARTITION}:s3:::{name}"));
             attributes.insert("DomainName", format!("{name}.s3.{URL_SUFFIX}"));
-            attributes.insert("RegionalDomainName", format!("{name}.s3.{}.{URL_SUFFIX}", pseudo.region));
+            attributes
+                .insert("RegionalDomainName", format!("{name}.s3.{}.{URL_SUFFIX}", pseudo.region));
         }
         "AWS::KMS::Key" => {
             let id = key_id(&name);

@@ -49,8 +49,25 @@ pub(super) enum Data {
 }
 
 const INTRINSICS: [&str; 19] = [
-    "Ref", "GetAtt", "Sub", "Join", "Select", "Split", "FindInMap", "If", "Equals", "Not", "And", "Or", "Base64",
-    "Cidr", "GetAZs", "ImportValue", "Transform", "Length", "ToJsonString",
+    "Ref",
+    "GetAtt",
+    "Sub",
+    "Join",
+    "Select",
+    "Split",
+    "FindInMap",
+    "If",
+    "Equals",
+    "Not",
+    "And",
+    "Or",
+    "Base64",
+    "Cidr",
+    "GetAZs",
+    "ImportValue",
+    "Transform",
+    "Length",
+    "ToJsonString",
 ];
 
 impl Node {
@@ -59,8 +76,9 @@ impl Node {
     /// # Errors
     /// The place and the text of a syntax error, a duplicate key among them.
     pub(super) fn parse(text: &str) -> Result<Self, (At, String)> {
-        let documents = MarkedYaml::load_from_str(text)
-            .map_err(|error| (At::of(*error.marker()), format!("not readable as YAML: {}", error.info())))?;
+        let documents = MarkedYaml::load_from_str(text).map_err(|error| {
+            (At::of(*error.marker()), format!("not readable as YAML: {}", error.info()))
+        })?;
         match documents.as_slice() {
             [document] => convert(document),
             _ => Err((At { line: 1, column: 1 }, "a template is one YAML document".to_owned())),
@@ -129,9 +147,9 @@ impl Node {
             Data::Float(value) => Value::from(*value),
             Data::Text(value) => Value::from(value.as_str()),
             Data::List(items) => items.iter().map(Self::json).collect(),
-            Data::Map(entries) => {
-                Value::Object(entries.iter().map(|entry| (entry.name.clone(), entry.value.json())).collect())
-            }
+            Data::Map(entries) => Value::Object(
+                entries.iter().map(|entry| (entry.name.clone(), entry.value.json())).collect(),
+            ),
         }
     }
 
@@ -139,8 +157,11 @@ impl Node {
     pub(super) fn over(self, global: &Node) -> Node {
         let data = match (self.data, &global.data) {
             (Data::Map(own), Data::Map(shared)) => {
-                let mut merged: Vec<Entry> =
-                    shared.iter().filter(|entry| own.iter().all(|mine| mine.name != entry.name)).cloned().collect();
+                let mut merged: Vec<Entry> = shared
+                    .iter()
+                    .filter(|entry| own.iter().all(|mine| mine.name != entry.name))
+                    .cloned()
+                    .collect();
                 merged.extend(own.into_iter().map(|mut entry| {
                     if let Some(below) = global.get(&entry.name) {
                         entry.value = entry.value.over(below);
@@ -149,7 +170,9 @@ impl Node {
                 }));
                 Data::Map(merged)
             }
-            (Data::List(own), Data::List(shared)) => Data::List(shared.iter().cloned().chain(own).collect()),
+            (Data::List(own), Data::List(shared)) => {
+                Data::List(shared.iter().cloned().chain(own).collect())
+            }
             (own, _) => own,
         };
         Node { at: self.at, data }
@@ -164,7 +187,9 @@ fn convert(yaml: &MarkedYaml<'_>) -> Result<Node, (At, String)> {
         YamlData::Value(Scalar::Integer(value)) => Data::Integer(*value),
         YamlData::Value(Scalar::FloatingPoint(value)) => Data::Float(value.into_inner()),
         YamlData::Value(Scalar::String(value)) => Data::Text(value.to_string()),
-        YamlData::Sequence(items) => Data::List(items.iter().map(convert).collect::<Result<_, _>>()?),
+        YamlData::Sequence(items) => {
+            Data::List(items.iter().map(convert).collect::<Result<_, _>>()?)
+        }
         YamlData::Mapping(entries) => {
             let mut converted = Vec::with_capacity(entries.len());
             for (key, value) in entries {
@@ -176,7 +201,8 @@ fn convert(yaml: &MarkedYaml<'_>) -> Result<Node, (At, String)> {
             }
             match intrinsic(&converted) {
                 Some(function) => {
-                    let argument = converted.pop().map_or_else(|| Node::unknown(at), |entry| entry.value);
+                    let argument =
+                        converted.pop().map_or_else(|| Node::unknown(at), |entry| entry.value);
                     Data::Call(function, Box::new(argument))
                 }
                 None => Data::Map(converted),

@@ -10,8 +10,16 @@ use super::{
     samconfig::Settings,
 };
 
-const HONOURED: [&str; 8] =
-    ["Type", "Default", "AllowedValues", "AllowedPattern", "MinValue", "MaxValue", "MinLength", "MaxLength"];
+const HONOURED: [&str; 8] = [
+    "Type",
+    "Default",
+    "AllowedValues",
+    "AllowedPattern",
+    "MinValue",
+    "MaxValue",
+    "MinLength",
+    "MaxLength",
+];
 /// For people and for the console only.
 const FOR_AWS: [&str; 3] = ["Description", "ConstraintDescription", "NoEcho"];
 
@@ -32,22 +40,32 @@ pub(super) fn read(
             );
         }
     }
-    declared.iter().map(|entry| (entry.name.clone(), value(entry, settings, samconfig, problems))).collect()
+    declared
+        .iter()
+        .map(|entry| (entry.name.clone(), value(entry, settings, samconfig, problems)))
+        .collect()
 }
 
 fn value(entry: &Entry, settings: &Settings, samconfig: &str, problems: &Problems) -> Node {
     let name = &entry.name;
     for property in entry.value.entries().unwrap_or_default() {
-        if !HONOURED.contains(&property.name.as_str()) && !FOR_AWS.contains(&property.name.as_str()) {
-            problems.push(property.at, format!("parameter {name} has an unknown property {}; remove it", property.name));
+        if !HONOURED.contains(&property.name.as_str()) && !FOR_AWS.contains(&property.name.as_str())
+        {
+            problems.push(
+                property.at,
+                format!("parameter {name} has an unknown property {}; remove it", property.name),
+            );
         }
     }
     let (given, complain): (Node, Box<dyn Fn(String) + '_>) = match settings.overrides.get(name) {
-        Some((text, at)) => {
-            (Node::text(entry.at, text.as_str()), Box::new(|message| problems.push_in(samconfig, *at, message)))
-        }
+        Some((text, at)) => (
+            Node::text(entry.at, text.as_str()),
+            Box::new(|message| problems.push_in(samconfig, *at, message)),
+        ),
         None => match entry.value.get("Default") {
-            Some(default) => (default.clone(), Box::new(|message| problems.push(default.at, message))),
+            Some(default) => {
+                (default.clone(), Box::new(|message| problems.push(default.at, message)))
+            }
             None => {
                 problems.push(
                     entry.at,
@@ -63,7 +81,9 @@ fn value(entry: &Entry, settings: &Settings, samconfig: &str, problems: &Problem
     };
     let kind = entry.value.get("Type").and_then(Node::scalar).unwrap_or_default();
     if let Err(why) = within(&entry.value, &kind, &text) {
-        complain(format!("parameter {name} is {text:?}, but {why}; change the value or the declaration"));
+        complain(format!(
+            "parameter {name} is {text:?}, but {why}; change the value or the declaration"
+        ));
     }
     match kind.as_str() {
         "String" | "Number" => Node::text(entry.at, text),
@@ -93,12 +113,15 @@ fn within(declaration: &Node, kind: &str, text: &str) -> Result<(), String> {
         }
     }
     if let Some(pattern) = declaration.get("AllowedPattern").and_then(Node::scalar) {
-        let regex = Regex::new(&format!("^(?:{pattern})$")).map_err(|_| format!("AllowedPattern {pattern} is not readable"))?;
+        let regex = Regex::new(&format!("^(?:{pattern})$"))
+            .map_err(|_| format!("AllowedPattern {pattern} is not readable"))?;
         if !regex.is_match(text) {
             return Err(format!("AllowedPattern is {pattern}"));
         }
     }
-    let limit = |name: &str| declaration.get(name).and_then(Node::scalar).and_then(|value| value.parse::<f64>().ok());
+    let limit = |name: &str| {
+        declaration.get(name).and_then(Node::scalar).and_then(|value| value.parse::<f64>().ok())
+    };
     let number = text.parse::<f64>().unwrap_or(f64::NAN);
     let length = text.chars().count();
     if let Some(least) = limit("MinValue").filter(|least| number < *least) {
@@ -107,7 +130,9 @@ fn within(declaration: &Node, kind: &str, text: &str) -> Result<(), String> {
     if let Some(most) = limit("MaxValue").filter(|most| number > *most) {
         return Err(format!("MaxValue is {most}"));
     }
-    let whole = |name: &str| declaration.get(name).and_then(Node::number).and_then(|value| usize::try_from(value).ok());
+    let whole = |name: &str| {
+        declaration.get(name).and_then(Node::number).and_then(|value| usize::try_from(value).ok())
+    };
     if let Some(least) = whole("MinLength").filter(|least| length < *least) {
         return Err(format!("MinLength is {least}"));
     }

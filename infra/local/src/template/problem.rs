@@ -61,7 +61,12 @@ impl Problems {
     }
 
     pub(super) fn push_in(&self, file: &str, at: At, message: impl Into<String>) {
-        let problem = Problem { file: file.to_owned(), line: at.line, column: at.column, message: message.into() };
+        let problem = Problem {
+            file: file.to_owned(),
+            line: at.line,
+            column: at.column,
+            message: message.into(),
+        };
         let mut found = self.found.borrow_mut();
         if !found.contains(&problem) {
             found.push(problem);

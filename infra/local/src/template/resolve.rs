@@ -28,7 +28,9 @@ impl Resolver<'_> {
     /// The value of a node; `None` is `AWS::NoValue`.
     pub(super) fn resolve(&self, node: &Node) -> Option<Node> {
         let data = match &node.data {
-            Data::List(items) => Data::List(items.iter().filter_map(|item| self.resolve(item)).collect()),
+            Data::List(items) => {
+                Data::List(items.iter().filter_map(|item| self.resolve(item)).collect())
+            }
             Data::Map(entries) => Data::Map(
                 entries
                     .iter()
@@ -50,7 +52,8 @@ impl Resolver<'_> {
         match known {
             Some(Some(verdict)) => return verdict,
             Some(None) => {
-                self.problems.push(at, format!("condition {name} depends on itself; break the circle"));
+                self.problems
+                    .push(at, format!("condition {name} depends on itself; break the circle"));
                 return false;
             }
             None => {}
@@ -74,7 +77,8 @@ impl Resolver<'_> {
             return self.condition(*at, &condition);
         }
         let Data::Call(function, argument) = &node.data else {
-            self.problems.push(node.at, "a condition must be one of Equals, Not, And, Or, Condition");
+            self.problems
+                .push(node.at, "a condition must be one of Equals, Not, And, Or, Condition");
             return false;
         };
         let items = argument.items().unwrap_or_default();
@@ -83,7 +87,9 @@ impl Resolver<'_> {
                 self.condition(node.at, &argument.scalar().unwrap_or_default())
             }
             ("Equals", [left, right]) => {
-                let side = |node: &Node| self.resolve(node).map(|value| value.scalar().ok_or(value.json()));
+                let side = |node: &Node| {
+                    self.resolve(node).map(|value| value.scalar().ok_or(value.json()))
+                };
                 side(left) == side(right)
             }
             ("Not", [one]) => !self.truth(one),
@@ -153,7 +159,9 @@ impl Resolver<'_> {
                 }
                 if let Some(known) = self.resources.get(name) {
                     known.reference.clone()
-                } else if let Some(known) = name.strip_suffix(".Alias").and_then(|id| self.resources.get(id)) {
+                } else if let Some(known) =
+                    name.strip_suffix(".Alias").and_then(|id| self.resources.get(id))
+                {
                     known.attributes.get("Arn").cloned().unwrap_or_default()
                 } else {
                     self.problems.push(
@@ -169,8 +177,12 @@ impl Resolver<'_> {
 
     fn attribute(&self, at: At, argument: &Node) -> Node {
         let pair = match (&argument.data, argument.items()) {
-            (Data::Text(text), _) => text.split_once('.').map(|(id, name)| (id.to_owned(), name.to_owned())),
-            (_, Some([id, name])) => id.scalar().zip(self.resolve(name).and_then(|name| name.scalar())),
+            (Data::Text(text), _) => {
+                text.split_once('.').map(|(id, name)| (id.to_owned(), name.to_owned()))
+            }
+            (_, Some([id, name])) => {
+                id.scalar().zip(self.resolve(name).and_then(|name| name.scalar()))
+            }
             _ => None,
         };
         match pair {
@@ -189,7 +201,14 @@ impl Resolver<'_> {
         };
         let Some(value) = known.attributes.get(name) else {
             let has: Vec<&str> = known.attributes.keys().copied().collect();
-            self.problems.push(at, format!("{} {id} has no attribute {name} here; it has {}", known.kind, has.join(", ")));
+            self.problems.push(
+                at,
+                format!(
+                    "{} {id} has no attribute {name} here; it has {}",
+                    known.kind,
+                    has.join(", ")
+                ),
+            );
             return Node::unknown(at);
         };
         Node::text(at, value.as_str())
@@ -198,7 +217,9 @@ impl Resolver<'_> {
     fn substitute(&self, at: At, argument: &Node) -> Node {
         let (text, variables) = match (&argument.data, argument.items()) {
             (Data::Text(text), _) => (text.clone(), None),
-            (_, Some([Node { data: Data::Text(text), .. }, variables])) => (text.clone(), Some(variables)),
+            (_, Some([Node { data: Data::Text(text), .. }, variables])) => {
+                (text.clone(), Some(variables))
+            }
             _ => return self.wrong(at, "Sub", "a text, or [text, {name: value}]"),
         };
         let Some(pieces) = substitution::pieces(&text) else {
@@ -212,7 +233,9 @@ impl Resolver<'_> {
                     let own = variables.and_then(|map| map.get(&name));
                     let value = match (own, name.split_once('.')) {
                         (Some(value), _) => self.resolve(value),
-                        (None, Some((id, attribute))) if self.resources.contains_key(id) || !name.contains("::") => {
+                        (None, Some((id, attribute)))
+                            if self.resources.contains_key(id) || !name.contains("::") =>
+                        {
                             Some(self.attribute_of(at, id, attribute))
                         }
                         _ => self.reference(at, &name),
@@ -220,7 +243,13 @@ impl Resolver<'_> {
                     match value.map(|value| (value.scalar(), value.data)) {
                         Some((Some(text), _)) => result.push_str(&text),
                         Some((None, Data::Unknown)) => return Node::unknown(at),
-                        _ => return self.wrong(at, "Sub", &format!("made of scalars, and {name} is none")),
+                        _ => {
+                            return self.wrong(
+                                at,
+                                "Sub",
+                                &format!("made of scalars, and {name} is none"),
+                            );
+                        }
                     }
                 }
             }
@@ -237,9 +266,12 @@ impl Resolver<'_> {
     }
 
     fn join(&self, at: At, argument: &Node) -> Node {
-        let Some([separator, list]) = argument.items() else { return self.wrong(at, "Join", "[separator, list]") };
-        let parts: Option<Vec<String>> =
-            self.list(list).and_then(|items| items.iter().map(Node::scalar).collect::<Option<Vec<_>>>());
+        let Some([separator, list]) = argument.items() else {
+            return self.wrong(at, "Join", "[separator, list]");
+        };
+        let parts: Option<Vec<String>> = self
+            .list(list)
+            .and_then(|items| items.iter().map(Node::scalar).collect::<Option<Vec<_>>>());
         match (separator.scalar(), parts) {
             (Some(separator), Some(parts)) => Node::text(at, parts.join(&separator)),
             _ => self.wrong(at, "Join", "[separator, list of scalars]"),
@@ -247,18 +279,27 @@ impl Resolver<'_> {
     }
 
     fn select(&self, at: At, argument: &Node) -> Node {
-        let Some([index, list]) = argument.items() else { return self.wrong(at, "Select", "[index, list]") };
-        let index = self.resolve(index).and_then(|index| index.number()).and_then(|index| usize::try_from(index).ok());
-        let chosen = index.zip(self.list(list)).and_then(|(index, items)| items.get(index).cloned());
+        let Some([index, list]) = argument.items() else {
+            return self.wrong(at, "Select", "[index, list]");
+        };
+        let index = self
+            .resolve(index)
+            .and_then(|index| index.number())
+            .and_then(|index| usize::try_from(index).ok());
+        let chosen =
+            index.zip(self.list(list)).and_then(|(index, items)| items.get(index).cloned());
         chosen.unwrap_or_else(|| self.wrong(at, "Select", "[index within the list, list]"))
     }
 
     fn split(&self, at: At, argument: &Node) -> Node {
-        let Some([separator, text]) = argument.items() else { return self.wrong(at, "Split", "[separator, text]") };
+        let Some([separator, text]) = argument.items() else {
+            return self.wrong(at, "Split", "[separator, text]");
+        };
         match (separator.scalar(), self.resolve(text).and_then(|text| text.scalar())) {
-            (Some(separator), Some(text)) if !separator.is_empty() => {
-                Node { at, data: Data::List(text.split(&separator).map(|part| Node::text(at, part)).collect()) }
-            }
+            (Some(separator), Some(text)) if !separator.is_empty() => Node {
+                at,
+                data: Data::List(text.split(&separator).map(|part| Node::text(at, part)).collect()),
+            },
             _ => self.wrong(at, "Split", "[separator, text]"),
         }
     }
@@ -270,10 +311,15 @@ impl Resolver<'_> {
             .iter()
             .map(|part| self.resolve(part).and_then(|part| part.scalar()))
             .collect();
-        let Some([map, first, second]) = path.as_deref() else { return self.wrong(at, "FindInMap", "[map, key, key]") };
+        let Some([map, first, second]) = path.as_deref() else {
+            return self.wrong(at, "FindInMap", "[map, key, key]");
+        };
         let found = self.mappings.and_then(|maps| maps.get(map)?.get(first)?.get(second));
         found.cloned().unwrap_or_else(|| {
-            self.problems.push(at, format!("Mappings has no {map}.{first}.{second}; add it, or correct the name"));
+            self.problems.push(
+                at,
+                format!("Mappings has no {map}.{first}.{second}; add it, or correct the name"),
+            );
             Node::unknown(at)
         })
     }

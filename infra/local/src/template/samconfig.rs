@@ -27,7 +27,8 @@ pub(super) fn read(file: &str, text: &str, env: &str, problems: &Problems) -> Se
         }
     };
     let Some(environment) = document.get(env).and_then(Value::as_table) else {
-        let known: Vec<&str> = document.keys().map(String::as_str).filter(|name| *name != "version").collect();
+        let known: Vec<&str> =
+            document.keys().map(String::as_str).filter(|name| *name != "version").collect();
         problems.push_in(
             file,
             At::default(),
@@ -37,12 +38,17 @@ pub(super) fn read(file: &str, text: &str, env: &str, problems: &Problems) -> Se
     };
     for command in ["global", "deploy"] {
         let header = format!("[{env}.{command}.parameters]");
-        let Some(parameters) = environment.get(command).and_then(|section| section.get("parameters")) else { continue };
+        let Some(parameters) =
+            environment.get(command).and_then(|section| section.get("parameters"))
+        else {
+            continue;
+        };
         let text_of = |name: &str| parameters.get(name).and_then(Value::as_str).map(str::to_owned);
         settings.region = text_of("region").or(settings.region.take());
         settings.stack_name = text_of("stack_name").or(settings.stack_name.take());
         let from = text.find(&header).unwrap_or(0);
-        for pair in pairs(file, parameters.get("parameter_overrides"), place(text, from), problems) {
+        for pair in pairs(file, parameters.get("parameter_overrides"), place(text, from), problems)
+        {
             let Some((name, value)) = pair.split_once('=') else {
                 problems.push_in(
                     file,
@@ -62,9 +68,15 @@ fn pairs(file: &str, value: Option<&Value>, at: At, problems: &Problems) -> Vec<
     match value {
         None => Vec::new(),
         Some(Value::String(text)) => words(text),
-        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).flat_map(words).collect(),
+        Some(Value::Array(items)) => {
+            items.iter().filter_map(Value::as_str).flat_map(words).collect()
+        }
         Some(_) => {
-            problems.push_in(file, at, "parameter_overrides must be a text or a list of texts of the form Name=value");
+            problems.push_in(
+                file,
+                at,
+                "parameter_overrides must be a text or a list of texts of the form Name=value",
+            );
             Vec::new()
         }
     }

@@ -57,9 +57,11 @@ pub(super) fn read(
     region.clone_into(&mut stack.wiring.region);
     sections(root, &problems);
     let parameters = parameters::read(root.get("Parameters"), settings, samconfig, &problems);
-    let stack_name = settings.stack_name.clone().unwrap_or_else(|| match parameters.get("EnvName").and_then(Node::scalar) {
-        Some(env) => format!("postern-{env}"),
-        None => "postern".to_owned(),
+    let stack_name = settings.stack_name.clone().unwrap_or_else(|| {
+        match parameters.get("EnvName").and_then(Node::scalar) {
+            Some(env) => format!("postern-{env}"),
+            None => "postern".to_owned(),
+        }
     });
     let conditions = root.get("Conditions").and_then(Node::entries).unwrap_or_default();
     let mut resolver = Resolver {
@@ -75,7 +77,10 @@ pub(super) fn read(
         resolver.condition(entry.at, &entry.name);
     }
     let resources = resources(root, &resolver);
-    resolver.resources = resources.iter().map(|resource| (resource.id.to_owned(), known(resource, &resolver))).collect();
+    resolver.resources = resources
+        .iter()
+        .map(|resource| (resource.id.to_owned(), known(resource, &resolver)))
+        .collect();
     for resource in &resources {
         honour(resource, &resolver, &mut stack);
     }
@@ -98,12 +103,21 @@ fn sections(root: &Node, problems: &Problems) {
     };
     for entry in entries {
         if !SECTIONS.contains(&entry.name.as_str()) && entry.name != "Outputs" {
-            problems.push(entry.at, format!("the section {} is not honoured by the local host; remove it", entry.name));
+            problems.push(
+                entry.at,
+                format!("the section {} is not honoured by the local host; remove it", entry.name),
+            );
         }
     }
     for section in root.get("Globals").and_then(Node::entries).unwrap_or_default() {
         if section.name != "Function" && section.name != "HttpApi" {
-            problems.push(section.at, format!("Globals.{} is not honoured by the local host; set it on each resource", section.name));
+            problems.push(
+                section.at,
+                format!(
+                    "Globals.{} is not honoured by the local host; set it on each resource",
+                    section.name
+                ),
+            );
         }
     }
 }
@@ -118,12 +132,21 @@ fn resources<'t>(root: &'t Node, resolver: &Resolver<'_>) -> Vec<Resource<'t>> {
             let known = ["Type", "Properties", "Condition"].contains(&attribute.name.as_str())
                 || aws_only::ATTRIBUTES.contains(&attribute.name.as_str());
             if !known {
-                problems.push(attribute.at, format!("{name} has an unknown attribute {}; did you mean it as a property?", attribute.name));
+                problems.push(
+                    attribute.at,
+                    format!(
+                        "{name} has an unknown attribute {}; did you mean it as a property?",
+                        attribute.name
+                    ),
+                );
             }
         }
         for other in value.get("DependsOn").map(storage::depends_on).unwrap_or_default() {
             if declared.iter().all(|entry| entry.name != other) {
-                problems.push(*at, format!("{name} depends on {other}, which is not a resource of this stack"));
+                problems.push(
+                    *at,
+                    format!("{name} depends on {other}, which is not a resource of this stack"),
+                );
             }
         }
         if let Some(condition) = value.get("Condition").and_then(Node::scalar)
@@ -133,32 +156,50 @@ fn resources<'t>(root: &'t Node, resolver: &Resolver<'_>) -> Vec<Resource<'t>> {
         }
         let kind = value.get("Type").and_then(Node::scalar).unwrap_or_default();
         let shared = match kind.as_str() {
-            "AWS::Serverless::Function" => root.get("Globals").and_then(|globals| globals.get("Function")),
-            "AWS::Serverless::HttpApi" => root.get("Globals").and_then(|globals| globals.get("HttpApi")),
+            "AWS::Serverless::Function" => {
+                root.get("Globals").and_then(|globals| globals.get("Function"))
+            }
+            "AWS::Serverless::HttpApi" => {
+                root.get("Globals").and_then(|globals| globals.get("HttpApi"))
+            }
             _ => None,
         };
         let properties = match (value.get("Properties"), shared) {
             (Some(own), Some(shared)) => Some(own.clone().over(shared)),
             (own, shared) => own.or(shared).cloned(),
         };
-        resources.push(Resource { id: name, at: *at, kind, properties, metadata: value.get("Metadata") });
+        resources.push(Resource {
+            id: name,
+            at: *at,
+            kind,
+            properties,
+            metadata: value.get("Metadata"),
+        });
     }
     resources
 }
 
 fn known(resource: &Resource<'_>, resolver: &Resolver<'_>) -> Known {
-    let property = |name: &str| resource.properties.as_ref().and_then(|properties| properties.get(name));
+    let property =
+        |name: &str| resource.properties.as_ref().and_then(|properties| properties.get(name));
     let given = names::name_property(&resource.kind)
         .and_then(property)
         .and_then(|name| resolver.resolve(name))
         .and_then(|name| name.scalar());
-    names::known(&resolver.pseudo, resource.id, &resource.kind, given, property("StreamSpecification").is_some())
+    names::known(
+        &resolver.pseudo,
+        resource.id,
+        &resource.kind,
+        given,
+        property("StreamSpecification").is_some(),
+    )
 }
 
 /// Makes of a resource what the wiring knows of it, and refuses what is left over.
 fn honour(resource: &Resource<'_>, resolver: &Resolver<'_>, stack: &mut Stack) {
     let Some(known) = resolver.resources.get(resource.id) else { return };
-    let properties = resource.properties.as_ref().and_then(|properties| resolver.resolve(properties));
+    let properties =
+        resource.properties.as_ref().and_then(|properties| resolver.resolve(properties));
     let kind = resource.kind.as_str();
     let fields = Fields::of(kind, resource.at, properties.as_ref(), resolver.problems);
     let attribute = |name: &str| known.attributes.get(name).cloned().unwrap_or_default();

@@ -28,7 +28,10 @@ pub(super) fn table(logical_id: &str, known: &Known, fields: &Fields<'_>) -> Tab
     if let Some(stream) = fields.inside("StreamSpecification") {
         let view = stream.required("StreamViewType").unwrap_or_default();
         if let Some(map) = create.as_object_mut() {
-            map.insert("StreamSpecification".to_owned(), json!({ "StreamEnabled": true, "StreamViewType": view }));
+            map.insert(
+                "StreamSpecification".to_owned(),
+                json!({ "StreamEnabled": true, "StreamViewType": view }),
+            );
         }
         stream.finish();
     }
@@ -56,7 +59,9 @@ fn list(fields: &Fields<'_>, name: &'static str, members: &[&'static str]) -> Va
         .map(|item| {
             let copied = members
                 .iter()
-                .filter_map(|member| Some(((*member).to_owned(), Value::from(item.required(member)?))))
+                .filter_map(|member| {
+                    Some(((*member).to_owned(), Value::from(item.required(member)?)))
+                })
                 .collect();
             item.finish();
             Value::Object(copied)
@@ -82,7 +87,9 @@ fn index(fields: &Fields<'_>) -> Value {
 
 pub(super) fn queue(logical_id: &str, known: &Known, fields: &Fields<'_>) -> Queue {
     fields.take("QueueName");
-    let seconds = |name: &'static str, default: u64| Duration::from_secs(fields.number(name).unwrap_or(default));
+    let seconds = |name: &'static str, default: u64| {
+        Duration::from_secs(fields.number(name).unwrap_or(default))
+    };
     // the defaults are SQS's own
     let queue = Queue {
         logical_id: logical_id.to_owned(),
@@ -102,7 +109,10 @@ pub(super) fn queue(logical_id: &str, known: &Known, fields: &Fields<'_>) -> Que
     ];
     for (name, value, least, most) in limits {
         if !(least..=most).contains(&value.as_secs()) {
-            fields.problem(format!("AWS::SQS::Queue {name} is {}; SQS takes {least} to {most}", value.as_secs()));
+            fields.problem(format!(
+                "AWS::SQS::Queue {name} is {}; SQS takes {least} to {most}",
+                value.as_secs()
+            ));
         }
     }
     queue

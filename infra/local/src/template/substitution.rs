@@ -44,7 +44,8 @@ mod tests {
     fn a_text_is_cut_at_its_variables() {
         let plain = |text: &str| Piece::Plain(text.to_owned());
         let variable = |name: &str| Piece::Variable(name.to_owned());
-        let check = |text: &str, expected: Option<Vec<Piece>>| assert_eq!(pieces(text), expected, "{text}");
+        let check =
+            |text: &str, expected: Option<Vec<Piece>>| assert_eq!(pieces(text), expected, "{text}");
         check("", Some(vec![]));
         check("plain", Some(vec![plain("plain")]));
         check("${A}", Some(vec![variable("A")]));
