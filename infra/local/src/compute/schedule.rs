@@ -56,49 +56,52 @@ impl<I: Invoke> Schedule<I> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
 
-    use tokio::{sync::Notify, time::sleep};
+    use tokio::sync::{Semaphore, mpsc};
 
     use super::*;
 
-    #[derive(Clone, Default)]
+    /// Tells when a run begins, with how many are under way, and ends it when it may.
+    #[derive(Clone)]
     struct Slow {
-        begun: Arc<Mutex<Vec<Bytes>>>,
-        finish: Arc<Notify>,
+        under_way: Arc<AtomicUsize>,
+        begun: mpsc::UnboundedSender<(Bytes, usize)>,
+        may_end: Arc<Semaphore>,
     }
 
     impl Invoke for Slow {
         async fn invoke(&self, event: Bytes) -> Outcome {
-            self.begun.lock().unwrap().push(event);
-            self.finish.notified().await;
+            let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+            self.begun.send((event, under_way)).unwrap();
+            self.may_end.acquire().await.unwrap().forget();
+            self.under_way.fetch_sub(1, Ordering::SeqCst);
             Outcome::Answer(Bytes::new())
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_slow_run_does_not_stop_the_next_but_runs_do_not_pile_up() {
-        let function = Slow::default();
-        let every = Duration::from_secs(60);
-        let schedule =
-            Schedule { name: "sweep".into(), every, input: "{}".into(), width: 2, function: function.clone() };
+        let (begun, mut beginnings) = mpsc::unbounded_channel();
+        let (under_way, may_end) = (Arc::default(), Arc::new(Semaphore::new(0)));
+        let function = Slow { under_way, begun, may_end: Arc::clone(&may_end) };
+        let every = Duration::from_millis(1);
         let (stop, stopping) = watch::channel(false);
-        let running = tokio::task::spawn(schedule.run(stopping));
-        let begun = || function.begun.lock().unwrap().len();
-        sleep(every - Duration::from_secs(1)).await;
-        assert_eq!(begun(), 0);
-        sleep(every + Duration::from_secs(2)).await;
-        assert_eq!(begun(), 2);
-        sleep(every * 5).await;
-        assert_eq!(begun(), 2);
-        function.finish.notify_one();
-        sleep(every).await;
-        assert_eq!(begun(), 3);
+        let schedule = Schedule { name: "sweep".into(), every, input: "{}".into(), width: 2, function };
+        let mut running = JoinSet::new();
+        running.spawn(schedule.run(stopping));
+        assert_eq!(beginnings.recv().await.unwrap(), (Bytes::from("{}"), 1));
+        assert_eq!(beginnings.recv().await.unwrap().1, 2);
+        for _ in 0..20 {
+            may_end.add_permits(1);
+            assert_eq!(beginnings.recv().await.unwrap().1, 2);
+        }
         stop.send(true).unwrap();
-        function.finish.notify_one();
-        sleep(Duration::from_millis(1)).await;
-        assert!(!running.is_finished());
-        function.finish.notify_one();
-        running.await.unwrap();
+        may_end.add_permits(2);
+        running.join_next().await.unwrap().unwrap();
+        assert!(beginnings.recv().await.is_none());
     }
 }
