@@ -56,7 +56,7 @@ fn answer(event: &Value, headers: &BTreeMap<String, String>, own: &BTreeMap<Stri
         "sleep" => sleep(Duration::from_millis(told.get("ms").and_then(Value::as_u64).unwrap_or(0))),
         "error" => return Ok(Err(text("message"))),
         "answer" => return Ok(Ok(text("text"))),
-        "fill" => return Ok(Ok(format!("{:1$}", "\"", 7_000_000))),
+        "fill" => return Ok(Ok("x".repeat(7_000_000))),
         "environment" => return Ok(Ok(json!(own).to_string())),
         "headers" => return Ok(Ok(json!(headers).to_string())),
         "pid" => return Ok(Ok(std::process::id().to_string())),

@@ -112,10 +112,10 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// The host has no threads to run on.
+    /// The host has no threads to run on, or cannot be told to stop.
     #[must_use]
     pub fn runtime(source: io::Error) -> Self {
-        Self::Io { what: "cannot start the threads of the host", source }
+        Self::Io { what: "cannot start the threads of the host, or listen for signals", source }
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, error::Error, iter::successors, process::ExitCode, time::Duration};
 
 use clap::Parser as _;
-use local::{host, options::Options};
+use local::{
+    host::{self, HostError},
+    options::Options,
+};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -12,8 +15,11 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let own = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let local: BTreeMap<_, _> = own.filter(|(name, _)| name.starts_with("LOCAL_")).collect();
-    let ended = tokio::runtime::Runtime::new().map_err(host::HostError::runtime).and_then(|runtime| {
-        let ended = runtime.block_on(host::run(&options, local, host::stop::asked(options.with_parent)));
+    let ended = tokio::runtime::Runtime::new().map_err(HostError::runtime).and_then(|runtime| {
+        let ended = runtime.block_on(async {
+            let stop = host::stop::listen(options.with_parent).map_err(HostError::runtime)?;
+            host::run(&options, local, stop).await
+        });
         // A read of standard input cannot be called off: do not wait for it.
         runtime.shutdown_timeout(Duration::from_millis(100));
         ended

@@ -150,8 +150,11 @@ async fn there_are_as_many_processes_as_the_limit_allows_and_no_more() {
         assert!(running.pool.processes().len() <= 2);
     }
     assert_eq!(running.pool.processes().len(), 2);
-    running.pool.retire(Duration::ZERO);
-    eventually("idle processes retire", async || running.pool.processes().is_empty().then_some(())).await;
+    eventually("idle processes retire", async || {
+        running.pool.retire(Duration::ZERO);
+        running.pool.processes().is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -171,7 +174,7 @@ async fn killed_processes_fail_what_they_do_and_the_next_event_gets_a_fresh_one(
 async fn events_and_answers_end_at_six_megabytes() {
     let running = running(Wanted::default()).await;
     let failure_out = failure(&running, json!({"do": "fill"})).await;
-    assert_eq!(failure_out.kind, "Function.ResponseSizeTooLarge");
+    assert_eq!(failure_out.kind, "Function.ResponseSizeTooLarge", "{}", failure_out.message);
     assert!(failure_out.message.contains(&ANSWER_LIMIT.to_string()));
     let failure_in = failure(&running, json!({"a": "x".repeat(6_291_456)})).await;
     assert_eq!(failure_in.kind, "RequestTooLargeException");

@@ -349,10 +349,12 @@ impl Pool {
             }
             return;
         }
-        let mut starting = state.processes.values().filter(|entry| !entry.ready).count();
-        while state.queue.len() > starting && state.processes.len() < self.0.spec.limit {
+        // Those that start, and those that have just answered, will ask for an event in a moment.
+        let soon = |entry: &&Entry| entry.current.is_none() && entry.end.is_none();
+        let mut coming = state.processes.values().filter(soon).count().saturating_sub(state.parked.len());
+        while state.queue.len() > coming && state.processes.len() < self.0.spec.limit {
             self.start(state);
-            starting += 1;
+            coming += 1;
         }
     }
 

@@ -1,31 +1,26 @@
 //! When the host has to end.
 
-use std::{future::pending, io};
+use std::{future::Future, io};
 
 use tokio::{
     io::AsyncReadExt as _,
     signal::unix::{SignalKind, signal},
 };
 
-/// Returns at Ctrl-C or SIGTERM and, `with_parent`, when standard input ends: whoever started the host is gone then.
-pub async fn asked(with_parent: bool) {
-    tokio::select! {
-        () = signalled(SignalKind::interrupt()) => {}
-        () = signalled(SignalKind::terminate()) => {}
-        () = input_ended(), if with_parent => {}
-    }
-}
-
-async fn signalled(kind: SignalKind) {
-    match signal(kind) {
-        Ok(mut signals) => {
-            signals.recv().await;
+/// Listens from this call on, not only once the future is waited for: a signal that comes during the start counts too.
+/// The future is ready at Ctrl-C or SIGTERM and, `with_parent`, when standard input ends: whoever started the host is gone then.
+///
+/// # Errors
+/// When signals cannot be listened for.
+pub fn listen(with_parent: bool) -> io::Result<impl Future<Output = ()>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            () = input_ended(), if with_parent => {}
         }
-        Err(error) => {
-            tracing::warn!(%error, "cannot listen for a signal; end the host with `kill`");
-            pending().await
-        }
-    }
+    })
 }
 
 async fn input_ended() {
