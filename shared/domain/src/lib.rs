@@ -1,1 +1,24 @@
-//! domain.
+//! The words and rules of Postern, as pure values.
+//!
+//! Nothing here reads a clock, draws a random number, opens a connection or knows AWS: time, jitter and ids are
+//! arguments, and what should be done is a value that a shell carries out.
+//!
+//! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event;
+//! [`plan`] and [`commit`] are how it changes the world, once; [`outbox`], [`endpoint`], [`lane`] and [`delivery`] are
+//! how that is told to others; [`ports`] is what all of it needs from a store, a queue and a network.
+
+pub mod body;
+pub mod commit;
+pub mod delivery;
+pub mod endpoint;
+pub mod event;
+pub mod id;
+pub mod inbox;
+pub mod lane;
+pub mod message;
+pub mod outbox;
+pub mod plan;
+pub mod ports;
+pub mod retry;
+pub mod secret;
+pub mod source;

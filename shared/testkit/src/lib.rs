@@ -1,1 +1,8 @@
-//! testkit.
+//! Every port in memory, and ways to make it fail.
+//!
+//! Reading order: [`memory::Store`] keeps all tables of one deployment; [`chaos::Chaos`] decides before and after each of
+//! its calls whether that call fails, loses its answer, or is where the process dies; [`memory::MemoryQueue`] is a queue
+//! with a clock of its own. Tests only: nothing that is deployed depends on this crate.
+
+pub mod chaos;
+pub mod memory;

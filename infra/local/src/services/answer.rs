@@ -17,7 +17,7 @@ pub(super) struct AwsError {
     pub(super) query_code: Option<String>,
     pub(super) message: String,
     /// `CancellationReasons` and the like.
-    pub(super) extra: Option<(&'static str, Value)>,
+    pub(super) extra: Option<Box<(&'static str, Value)>>,
 }
 
 impl AwsError {
@@ -37,7 +37,8 @@ impl AwsError {
 
     pub(super) fn into_response(self, content_type: &'static str) -> Response {
         let mut body = json!({ "__type": self.kind, "message": self.message });
-        if let (Some((name, value)), Some(map)) = (self.extra, body.as_object_mut()) {
+        if let (Some(extra), Some(map)) = (self.extra, body.as_object_mut()) {
+            let (name, value) = *extra;
             map.insert(name.to_owned(), value);
         }
         let mut response = json_response(self.status, &body, content_type);

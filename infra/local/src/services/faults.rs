@@ -198,10 +198,10 @@ fn conflict(action: &str) -> AwsError {
         );
     }
     AwsError {
-        extra: Some((
+        extra: Some(Box::new((
             "CancellationReasons",
             json!([{ "Code": "TransactionConflict", "Message": "Transaction is ongoing for the item" }]),
-        )),
+        ))),
         ..AwsError::sender(
             "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
             "Transaction cancelled, please refer cancellation reasons for specific reasons [TransactionConflict]",

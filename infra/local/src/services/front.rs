@@ -162,7 +162,7 @@ fn observe(services: &Services, service: Service, action: &str, function: &str, 
         }
         Service::Sqs => one(wire::iam_action(action), services.queues.resource(request)),
         Service::SecretsManager => {
-            one(format!("secretsmanager:{action}"), services.secrets.resource(request))
+            one(format!("secretsmanager:{action}"), services.secrets.resource(request));
         }
         Service::Kms => one(format!("kms:{action}"), services.keys.resource(request)),
         Service::S3 => {}
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_path_is_decoded_once() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(decoded(text).as_deref(), expected, "{text}")
+            assert_eq!(decoded(text).as_deref(), expected, "{text}");
         };
         check("in/a", Some("in/a"));
         check("in%2Fa%252F", Some("in/a%2F"));

@@ -140,7 +140,7 @@ impl Services {
         front::router(self)
     }
 
-    /// Deletes the items whose time is over, and says how many. Blocks on SQLite.
+    /// Deletes the items whose time is over, and says how many. Blocks on `SQLite`.
     ///
     /// # Errors
     /// The database.

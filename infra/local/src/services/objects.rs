@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_range_is_part_of_the_object_or_refused() {
         let check = |range: &str, expected: Option<std::ops::Range<usize>>| {
-            assert_eq!(within(range, 10), expected, "{range}")
+            assert_eq!(within(range, 10), expected, "{range}");
         };
         check("bytes=0-3", Some(0..4));
         check("bytes=4-", Some(4..10));

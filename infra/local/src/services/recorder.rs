@@ -41,6 +41,9 @@ pub struct Call {
     pub count: u64,
 }
 
+/// Function, action, resource.
+type Place = (String, String, String);
+
 #[derive(Debug, Default)]
 struct Seen {
     keys: BTreeSet<String>,
@@ -49,7 +52,7 @@ struct Seen {
 
 /// The calls so far, equal ones counted.
 #[derive(Clone, Debug, Default)]
-pub struct Recorder(Arc<Mutex<BTreeMap<(String, String, String), Seen>>>);
+pub struct Recorder(Arc<Mutex<BTreeMap<Place, Seen>>>);
 
 impl Recorder {
     /// Notes a call.
@@ -112,7 +115,7 @@ mod tests {
     #[test]
     fn the_caller_is_known_by_the_access_key() {
         let check = |value: Option<&str>, expected: &str| {
-            let mut headers = axum::http::HeaderMap::new();
+            let mut headers = http::HeaderMap::new();
             if let Some(value) = value {
                 headers.insert("authorization", value.parse().unwrap());
             }

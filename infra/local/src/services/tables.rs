@@ -151,7 +151,7 @@ impl Tables {
         Ok(Response::from_parts(parts, Body::from(text)))
     }
 
-    /// Deletes the items whose time is over; blocks on SQLite.
+    /// Deletes the items whose time is over; blocks on `SQLite`.
     pub(super) fn sweep_ttl(&self) -> Result<usize, TableError> {
         let deleted = self
             .database
@@ -176,7 +176,7 @@ impl Tables {
     }
 }
 
-/// Starts the database's HTTP surface in a thread of its own: its handlers block on SQLite.
+/// Starts the database's HTTP surface in a thread of its own: its handlers block on `SQLite`.
 async fn serve(
     database: Database,
 ) -> Result<(tokio::sync::oneshot::Sender<()>, std::net::SocketAddr), TableError> {

@@ -56,9 +56,10 @@ fn http(fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option<EventSource> {
         .iter()
         .find(|(id, known)| known.kind == "AWS::Serverless::HttpApi" && names::api_id(id) == api);
     let Some((id, _)) = named else {
-        fields.problem(format!(
-            "ApiId {api} is not an AWS::Serverless::HttpApi of this stack; use !Ref <Api>"
-        ));
+        fields.problem_with(
+            "ApiId",
+            format!("ApiId {api} is not an AWS::Serverless::HttpApi of this stack; use !Ref <Api>"),
+        );
         return None;
     };
     let method = method?.to_uppercase();
@@ -82,17 +83,21 @@ struct Batching {
 fn batching(fields: &Fields<'_>, default: u64) -> Batching {
     let batch = fields.number("BatchSize").unwrap_or(default);
     if !(1..=10_000).contains(&batch) {
-        fields.problem(format!("BatchSize is {batch}; AWS takes 1 to 10000"));
+        fields.problem_with("BatchSize", format!("BatchSize is {batch}; AWS takes 1 to 10000"));
     }
     let window = fields.number("MaximumBatchingWindowInSeconds").unwrap_or(0);
     if batch > 10 && default == 10 && window == 0 {
-        fields.problem(
+        fields.problem_with(
+            "BatchSize",
             "a BatchSize over 10 needs MaximumBatchingWindowInSeconds of at least 1 on SQS",
         );
     }
     let kinds = fields.texts("FunctionResponseTypes").unwrap_or_default();
     if kinds.iter().any(|kind| kind != "ReportBatchItemFailures") {
-        fields.problem("FunctionResponseTypes may hold ReportBatchItemFailures only");
+        fields.problem_with(
+            "FunctionResponseTypes",
+            "FunctionResponseTypes may hold ReportBatchItemFailures only",
+        );
     }
     Batching {
         batch: usize::try_from(batch).unwrap_or(usize::MAX),
@@ -109,7 +114,10 @@ fn queue(fields: &Fields<'_>) -> Option<EventSource> {
         let most = scaling.number("MaximumConcurrency");
         scaling.finish();
         if most.is_some_and(|most| !(2..=1000).contains(&most)) {
-            scaling.problem("ScalingConfig.MaximumConcurrency must be 2 to 1000");
+            scaling.problem_with(
+                "MaximumConcurrency",
+                "ScalingConfig.MaximumConcurrency must be 2 to 1000",
+            );
         }
         most.and_then(|most| u32::try_from(most).ok())
     });
@@ -130,7 +138,10 @@ fn stream(fields: &Fields<'_>) -> Option<EventSource> {
             let pattern = filter.required("Pattern").unwrap_or_default();
             match serde_json::from_str::<Value>(&pattern) {
                 Ok(value @ Value::Object(_)) => filters.push(value),
-                _ => filter.problem(format!("the filter pattern {pattern} is not a JSON object")),
+                _ => filter.problem_with(
+                    "Pattern",
+                    format!("the filter pattern {pattern} is not a JSON object"),
+                ),
             }
             filter.finish();
         }
@@ -147,7 +158,8 @@ fn schedule(event: &str, fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option
     let input = match fields.text("Input") {
         None => default_input(&name, &resolver.pseudo.region),
         Some(text) => serde_json::from_str(&text).unwrap_or_else(|_| {
-            fields.problem(format!("Input of the schedule {name} is not JSON: {text}"));
+            fields
+                .problem_with("Input", format!("Input of the schedule {name} is not JSON: {text}"));
             Value::Null
         }),
     };
@@ -155,7 +167,7 @@ fn schedule(event: &str, fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option
     let enabled = fields.text("State").is_none_or(|state| state == "ENABLED");
     let expression = expression?;
     let Some(every) = rate(&expression) else {
-        fields.problem(format!(
+        fields.problem_with("ScheduleExpression", format!(
             "ScheduleExpression {expression} is not honoured by the local host; write rate(<n> minutes|hours|days)"
         ));
         return None;
@@ -199,7 +211,7 @@ mod tests {
     #[test]
     fn a_rate_is_a_count_and_a_unit() {
         let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(rate(text), expected.map(Duration::from_secs), "{text}")
+            assert_eq!(rate(text), expected.map(Duration::from_secs), "{text}");
         };
         check("rate(1 minute)", Some(60));
         check("rate(15 minutes)", Some(900));

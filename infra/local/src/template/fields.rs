@@ -155,6 +155,12 @@ impl<'n> Fields<'n> {
         self.problems.push(self.at, message);
     }
 
+    /// A problem with the value of a property; its place is the resource's where the property is absent.
+    pub(super) fn problem_with(&self, name: &str, message: impl Into<String>) {
+        let at = self.node.and_then(|node| node.get(name)).map_or(self.at, |node| node.at);
+        self.problems.push(at, message);
+    }
+
     /// Refuses whatever was neither asked for nor is AWS-only.
     pub(super) fn finish(&self) {
         let asked = self.asked.borrow();

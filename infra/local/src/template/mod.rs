@@ -33,7 +33,9 @@ use crate::wiring::Wiring;
 /// Where a stack is that names no region.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// Reads a template with the overrides of one environment of a `samconfig.toml`; the region is that environment's, else `us-east-1`.
+/// Reads a template with the overrides of one environment of a `samconfig.toml`.
+///
+/// The region is that environment's, else `us-east-1`.
 ///
 /// # Errors
 /// Everything that the local host cannot accept, at once, each with file, line and column.
@@ -61,8 +63,10 @@ pub fn roles(path: &Path, samconfig: Option<(&Path, &str)>) -> Result<Vec<Role>,
     load(path, samconfig, None).map(|stack| stack.roles)
 }
 
-/// Puts the real addresses of the HTTP APIs (logical id to base URL, without a slash at the end) into every environment value
-/// in which the template spells the address that the API has on AWS. Ports are known later than the wiring, hence apart.
+/// Puts the real addresses of the HTTP APIs (logical id to base URL, no slash at the end) into the environments.
+///
+/// Every value in which the template spells the address that an API has on AWS is changed. Ports are known later than
+/// the wiring, hence apart.
 pub fn locate(wiring: &mut Wiring, bases: &BTreeMap<String, String>) {
     for (logical_id, base) in bases {
         let on_aws = names::api_endpoint(&names::api_id(logical_id), &wiring.region);

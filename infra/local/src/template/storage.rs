@@ -109,10 +109,13 @@ pub(super) fn queue(logical_id: &str, known: &Known, fields: &Fields<'_>) -> Que
     ];
     for (name, value, least, most) in limits {
         if !(least..=most).contains(&value.as_secs()) {
-            fields.problem(format!(
-                "AWS::SQS::Queue {name} is {}; SQS takes {least} to {most}",
-                value.as_secs()
-            ));
+            fields.problem_with(
+                name,
+                format!(
+                    "AWS::SQS::Queue {name} is {}; SQS takes {least} to {most}",
+                    value.as_secs()
+                ),
+            );
         }
     }
     queue
@@ -123,7 +126,10 @@ fn redrive(policy: &Fields<'_>) -> Option<(String, u32)> {
     let count = policy.number("maxReceiveCount").and_then(|count| u32::try_from(count).ok());
     policy.finish();
     if !count.is_some_and(|count| (1..=1000).contains(&count)) {
-        policy.problem("AWS::SQS::Queue RedrivePolicy.maxReceiveCount must be 1 to 1000");
+        policy.problem_with(
+            "maxReceiveCount",
+            "AWS::SQS::Queue RedrivePolicy.maxReceiveCount must be 1 to 1000",
+        );
     }
     Some((target?, count?))
 }

@@ -1,4 +1,4 @@
-//! Messages in SQLite. One connection, one lock; every method is one transaction.
+//! Messages in `SQLite`. One connection, one lock; every method is one transaction.
 //!
 //! WAL with `synchronous = NORMAL`: a killed process loses nothing, a power cut may lose the last moments.
 

@@ -1,0 +1,67 @@
+//! What a person reads when a command cannot do its work, and how text from outside is made safe to print.
+
+use std::fmt;
+
+/// What went wrong, why, and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// What could not be done.
+    pub what: String,
+    /// The cause.
+    pub why: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+impl Complaint {
+    /// All three.
+    pub fn new(what: impl Into<String>, why: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into(), next: next.into() }
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  why:  {}\n  next: {}", self.what, self.why, self.next)
+    }
+}
+
+impl std::error::Error for Complaint {}
+
+/// The most characters of a foreign text that a terminal gets.
+const SHOWN: usize = 200;
+
+/// Makes foreign text safe for a terminal: no control characters, nothing that turns the direction of writing, not endless.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut shown = String::new();
+    for (count, character) in text.chars().enumerate() {
+        if count == SHOWN {
+            shown.push('…');
+            break;
+        }
+        if character.is_control() || is_invisible(character) {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_cannot_move_the_cursor_or_turn_the_line() {
+        assert_eq!(printable("evt_1"), "evt_1");
+        assert_eq!(printable("a\u{1b}[31mb\r\n"), "a\\u{1b}[31mb\\u{d}\\u{a}");
+        assert_eq!(printable("a\u{202e}b\u{9b}"), "a\\u{202e}b\\u{9b}");
+        assert_eq!(printable(&"x".repeat(5000)).chars().count(), SHOWN + 1);
+    }
+}

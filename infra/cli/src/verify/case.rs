@@ -1,0 +1,226 @@
+//! Cases as files hold them.
+
+use std::io::Read;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use signing::{Scheme, Secret};
+
+use crate::complaint::{Complaint, printable};
+
+/// More than any gateway lets through; a recipe that makes more is a mistake or a trap.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// One request with everything needed to judge it. Fields that it does not know it passes over.
+#[derive(Debug, Deserialize)]
+pub(super) struct Case {
+    #[serde(skip)]
+    pub(super) at: String,
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) provider: Option<String>,
+    #[serde(default)]
+    pub(super) secrets: Option<Vec<Secret>>,
+    #[serde(default)]
+    pub(super) method: Option<String>,
+    #[serde(default)]
+    pub(super) url: Option<String>,
+    #[serde(default)]
+    headers: Option<Vec<(String, String)>>,
+    #[serde(default)]
+    body_base64: Option<String>,
+    #[serde(default)]
+    body_recipe: Option<Recipe>,
+    #[serde(default)]
+    now: Option<i64>,
+    #[serde(default)]
+    pub(super) expect: Option<String>,
+    #[serde(default)]
+    pub(super) recommended_expect: Option<String>,
+    #[serde(default)]
+    pub(super) tier: Option<String>,
+    #[serde(default)]
+    pub(super) any_reject: Option<bool>,
+    /// `None`: the case does not say; `Some(None)`: there is none.
+    #[serde(default, deserialize_with = "said")]
+    pub(super) event_id: Option<Option<String>>,
+    #[serde(default, deserialize_with = "said")]
+    pub(super) event_type: Option<Option<String>>,
+}
+
+/// A large body in few words.
+#[derive(Debug, Deserialize)]
+struct Recipe {
+    #[serde(default)]
+    prefix_base64: String,
+    #[serde(default)]
+    repeat_base64: String,
+    #[serde(default)]
+    count: usize,
+    #[serde(default)]
+    suffix_base64: String,
+    #[serde(default)]
+    sha256: Option<String>,
+}
+
+fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// Reads the cases of a file: one object, or a list of them. A case that cannot be read does not hide the others.
+pub(super) fn read(path: &Path) -> Result<Vec<Result<Case, Complaint>>, Complaint> {
+    let text = contents(path)?;
+    let file = shown(path);
+    let unreadable = |why: String| {
+        let next = "A file holds one case, or a list of cases: objects with provider, secrets, headers, body_base64, now.";
+        Complaint::new(format!("{file} cannot be read as cases"), why, next)
+    };
+    let value: Value = serde_json::from_slice(&text).map_err(|error| {
+        unreadable(format!("it is not JSON (line {}, column {})", error.line(), error.column()))
+    })?;
+    let values = match value {
+        Value::Array(values) => values,
+        one @ Value::Object(_) => vec![one],
+        _ => return Err(unreadable("it is neither an object nor a list".into())),
+    };
+    Ok(values.into_iter().enumerate().map(|(index, value)| one(value, &file, index)).collect())
+}
+
+fn one(value: Value, file: &str, index: usize) -> Result<Case, Complaint> {
+    let name = value.get("name").and_then(Value::as_str).map(printable);
+    let at = match name {
+        Some(name) => format!("{file}: {name}"),
+        None => format!("{file}: case {}", index + 1),
+    };
+    match serde_json::from_value::<Case>(value) {
+        Ok(case) => Ok(Case { at, ..case }),
+        Err(_) => Err(Complaint::new(
+            format!("{at}: this is not a case"),
+            "a field does not have the kind of value that it should (its content may be secret and is not shown)",
+            "secrets: list of texts; headers: list of [name, value]; body_base64: text; now: whole number of seconds.",
+        )),
+    }
+}
+
+/// Reads a scheme from a TOML or JSON file.
+pub(super) fn read_scheme(path: &Path) -> Result<Scheme, Complaint> {
+    let file = shown(path);
+    let next = "Start from a preset with `like = \"stripe\"`; the form is described in shared/signing/src/scheme.rs.";
+    let text = String::from_utf8(contents(path)?).map_err(|_| {
+        Complaint::new(format!("{file} cannot be read as a scheme"), "it is not UTF-8", next)
+    })?;
+    let scheme = if text.trim_start().starts_with('{') {
+        Scheme::from_json(&text)
+    } else {
+        Scheme::from_toml(&text)
+    };
+    scheme.map_err(|problems| {
+        Complaint::new(format!("{file} cannot be read as a scheme"), problems.to_string(), next)
+    })
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, Complaint> {
+    let read = if path == Path::new("-") {
+        let mut text = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut text).map(|_| text)
+    } else {
+        std::fs::read(path)
+    };
+    read.map_err(|error| {
+        let next = "Give the path of a readable file, or `-` to read standard input.";
+        Complaint::new(
+            format!("{} cannot be read", shown(path)),
+            printable(&error.to_string()),
+            next,
+        )
+    })
+}
+
+fn shown(path: &Path) -> String {
+    if path == Path::new("-") {
+        "standard input".into()
+    } else {
+        printable(&path.display().to_string())
+    }
+}
+
+/// A time that fits into a calendar.
+pub(super) fn timestamp(seconds: i64) -> Result<Timestamp, Complaint> {
+    Timestamp::from_second(seconds).map_err(|_| {
+        let next = "Give seconds since 1970, such as 1767225600; milliseconds are a thousand times too many.";
+        Complaint::new(format!("{seconds} cannot be taken as the present"), "it is no time of this calendar", next)
+    })
+}
+
+impl Case {
+    /// What to call it in an answer.
+    pub(super) fn title(&self) -> String {
+        self.name.as_deref().map_or_else(|| self.at.clone(), printable)
+    }
+
+    pub(super) fn now(&self) -> Result<Option<Timestamp>, Complaint> {
+        self.now.map(timestamp).transpose()
+    }
+
+    /// The headers, or the name of the one that HTTP could not carry.
+    pub(super) fn headers(&self) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in self.headers.iter().flatten() {
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| name.clone())?;
+            let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| name.clone())?;
+            headers.try_append(header, value).map_err(|_| name.clone())?;
+        }
+        Ok(headers)
+    }
+
+    /// The bytes of the body; empty if the case has none.
+    pub(super) fn body(&self) -> Result<Vec<u8>, Complaint> {
+        match (&self.body_base64, &self.body_recipe) {
+            (Some(text), _) => self.decode("body_base64", text),
+            (None, Some(recipe)) => self.cook(recipe),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+
+    fn cook(&self, recipe: &Recipe) -> Result<Vec<u8>, Complaint> {
+        let mut body = self.decode("body_recipe.prefix_base64", &recipe.prefix_base64)?;
+        let repeat = self.decode("body_recipe.repeat_base64", &recipe.repeat_base64)?;
+        let suffix = self.decode("body_recipe.suffix_base64", &recipe.suffix_base64)?;
+        let total = repeat
+            .len()
+            .checked_mul(recipe.count)
+            .and_then(|all| all.checked_add(body.len() + suffix.len()));
+        if total.is_none_or(|total| total > MOST_BYTES) {
+            return Err(Complaint::new(
+                format!("{}: the body is too large", self.at),
+                format!("its recipe makes more than {MOST_BYTES} bytes"),
+                "Lower `count`; a gateway passes about 5 million bytes at most.",
+            ));
+        }
+        body.extend(repeat.repeat(recipe.count));
+        body.extend(suffix);
+        let made = hex::encode(Sha256::digest(&body));
+        match &recipe.sha256 {
+            Some(wanted) if !wanted.eq_ignore_ascii_case(&made) => Err(Complaint::new(
+                format!("{}: the body is not the one that was meant", self.at),
+                "what the recipe makes does not have the sha256 that it names",
+                "Correct `body_recipe`, or remove its sha256.",
+            )),
+            _ => Ok(body),
+        }
+    }
+
+    fn decode(&self, field: &str, text: &str) -> Result<Vec<u8>, Complaint> {
+        STANDARD.decode(text).map_err(|_| {
+            let next = "Encode the untouched bytes of the body with base64, with padding and without line breaks.";
+            Complaint::new(format!("{}: the body cannot be read", self.at), format!("{field} is not base64"), next)
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! Answers, for people and for programs.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use signing::{Identity, Version};
+
+use super::case::Case;
+use super::compare::Comparison;
+use super::judge::{Outcome, Verdict};
+use crate::complaint::{Complaint, printable};
+
+/// One paragraph for each case.
+pub(super) fn verdicts(out: &mut dyn Write, verdicts: &[(&Case, Verdict)]) -> io::Result<()> {
+    for (case, verdict) in verdicts {
+        let Verdict { scheme, outcome, weak, body_bytes, body_sha256 } = verdict;
+        match outcome {
+            Outcome::Accepted { key, identity } => {
+                writeln!(out, "{}: accepted", case.title())?;
+                writeln!(out, "  signature  {} ({})", printable(scheme), printable(key))?;
+                self::identity(out, identity)?;
+            }
+            Outcome::Rejected { class, code, why, next } => {
+                writeln!(out, "{}: rejected as {class} ({code})", case.title())?;
+                writeln!(out, "  scheme     {}", printable(scheme))?;
+                writeln!(out, "  why        {why}")?;
+                writeln!(out, "  next       {next}")?;
+            }
+        }
+        writeln!(out, "  body       {body_bytes} bytes, sha256 {body_sha256}")?;
+        for (key, weakness) in weak {
+            writeln!(out, "  warning    {}: {weakness}", printable(key))?;
+        }
+    }
+    Ok(())
+}
+
+fn identity(out: &mut dyn Write, identity: &Identity) -> io::Result<()> {
+    let signed = if identity.id_is_signed { "signed" } else { "not signed" };
+    match &identity.id {
+        Some(id) => writeln!(out, "  id         {} ({signed})", printable(id))?,
+        None => writeln!(out, "  id         none; the sha256 of the body stands in for it")?,
+    }
+    writeln!(
+        out,
+        "  type       {}",
+        identity.event_type.as_deref().map_or_else(|| "none".into(), printable)
+    )?;
+    if let Some(id) = &identity.object_id {
+        let kind = identity.object_type.as_deref().map(printable).unwrap_or_default();
+        writeln!(out, "  object     {kind} {}", printable(id))?;
+    }
+    if let Some(version) = &identity.version {
+        let trust = if identity.version_is_trusted { "" } else { " (not enough to order by)" };
+        writeln!(out, "  version    {}{trust}", printable(&self::version(version)))?;
+    }
+    if let Some(time) = identity.occurred_at {
+        writeln!(out, "  happened   {time}")?;
+    }
+    Ok(())
+}
+
+fn version(version: &Version) -> String {
+    match version {
+        Version::Number(number) => number.to_string(),
+        Version::Time(time) => time.to_string(),
+        Version::Text(text) => text.clone(),
+    }
+}
+
+/// Disagreements first, the sum last.
+pub(super) fn comparison(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
+    for mismatch in &comparison.mismatches {
+        let (case, detail) = (&mismatch.case, &mismatch.detail);
+        writeln!(out, "{case}: expected {}, got {}\n  {detail}", mismatch.expected, mismatch.got)?;
+    }
+    let differ = comparison.mismatches.len();
+    writeln!(
+        out,
+        "{} compared, {differ} {}",
+        cases(comparison.compared),
+        plural(differ, "mismatch", "mismatches")
+    )?;
+    if !comparison.not_covered.is_empty() {
+        let (count, providers) =
+            (comparison.not_covered.values().sum(), comparison.not_covered.len());
+        let names: Vec<&str> = comparison.not_covered.keys().map(String::as_str).collect();
+        let providers_text = plural(providers, "provider", "providers");
+        writeln!(
+            out,
+            "not covered: {} of {providers} {providers_text} ({})",
+            cases(count),
+            names.join(", ")
+        )?;
+    }
+    if comparison.without_expectation > 0 {
+        writeln!(out, "without an expectation: {}", cases(comparison.without_expectation))?;
+    }
+    Ok(())
+}
+
+fn cases(count: usize) -> String {
+    format!("{count} {}", plural(count, "case", "cases"))
+}
+
+fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}
+
+/// One JSON document; strings as they are, because JSON escapes control characters itself.
+pub(super) fn verdicts_as_json(
+    out: &mut dyn Write,
+    verdicts: &[(&Case, Verdict)],
+    complaints: &[Complaint],
+) -> io::Result<()> {
+    let cases: Vec<Value> =
+        verdicts.iter().map(|(case, verdict)| verdict_as_json(case, verdict)).collect();
+    write_json(out, &json!({ "cases": cases, "problems": problems(complaints) }))
+}
+
+fn verdict_as_json(case: &Case, verdict: &Verdict) -> Value {
+    let mut value = match &verdict.outcome {
+        Outcome::Accepted { key, identity } => json!({
+            "accepted": true,
+            "key": key,
+            "event_id": identity.id,
+            "event_id_is_signed": identity.id_is_signed,
+            "event_type": identity.event_type,
+            "object_type": identity.object_type,
+            "object_id": identity.object_id,
+            "version": identity.version.as_ref().map(version),
+            "occurred_at": identity.occurred_at.map(|time| time.to_string()),
+        }),
+        Outcome::Rejected { class, code, why, next } => {
+            json!({ "accepted": false, "class": class, "reason": code, "why": why, "next": next })
+        }
+    };
+    let common = json!({
+        "name": case.title(),
+        "scheme": verdict.scheme,
+        "body_bytes": verdict.body_bytes,
+        "body_sha256": verdict.body_sha256,
+        "warnings": verdict.weak.iter().map(|(key, weakness)| format!("{key}: {weakness}")).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(value), Value::Object(common)) = (&mut value, common) {
+        value.extend(common);
+    }
+    value
+}
+
+pub(super) fn comparison_as_json(
+    out: &mut dyn Write,
+    comparison: &Comparison,
+    complaints: &[Complaint],
+) -> io::Result<()> {
+    let not_covered = json!({ "cases": comparison.not_covered.values().sum::<usize>(), "providers": comparison.not_covered });
+    let value = json!({
+        "compared": comparison.compared,
+        "mismatches": comparison.mismatches,
+        "not_covered": not_covered,
+        "without_expectation": comparison.without_expectation,
+        "problems": problems(complaints),
+    });
+    write_json(out, &value)
+}
+
+fn problems(complaints: &[Complaint]) -> Vec<Value> {
+    complaints
+        .iter()
+        .map(|complaint| json!({ "what": complaint.what, "why": complaint.why, "next": complaint.next }))
+        .collect()
+}
+
+fn write_json(out: &mut dyn Write, value: &Value) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}

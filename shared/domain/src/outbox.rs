@@ -1,0 +1,84 @@
+//! Outgoing events, written in the same transaction as the change that caused them.
+
+use jiff::Timestamp;
+
+use crate::{
+    id::{EndpointId, EventId, TenantId},
+    plan::Emit,
+};
+
+/// An outgoing event. Its bytes and its id never change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxEvent {
+    /// Its id, which is also its `webhook-id`.
+    pub id: EventId,
+    /// Whose endpoints may get it.
+    pub tenant: TenantId,
+    /// The type, such as `invoice.paid`.
+    pub event_type: String,
+    /// The version of the type's schema.
+    pub schema_version: u32,
+    /// What the event is about.
+    pub aggregate_id: String,
+    /// The aggregate's version.
+    pub aggregate_version: Option<u64>,
+    /// The bytes that subscribers get.
+    pub payload: Payload,
+    /// When it was written.
+    pub occurred_at: Timestamp,
+    /// The W3C trace context of its cause.
+    pub traceparent: Option<String>,
+}
+
+/// Where an event's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The bytes themselves.
+    Inline(Vec<u8>),
+    /// An object in the bucket, named by its hash.
+    Bucket(crate::body::Sha256Hash),
+}
+
+impl OutboxEvent {
+    /// The outgoing event that a plan asked for.
+    pub fn from_emit(id: EventId, emit: Emit, now: Timestamp) -> Self {
+        let Emit {
+            tenant,
+            event_type,
+            schema_version,
+            aggregate_id,
+            aggregate_version,
+            payload,
+            ..
+        } = emit;
+        Self {
+            id,
+            tenant,
+            event_type,
+            schema_version,
+            aggregate_id,
+            aggregate_version,
+            payload: Payload::Inline(payload),
+            occurred_at: now,
+            traceparent: None,
+        }
+    }
+}
+
+/// An event of the outbox, and how far it was relayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// The event.
+    pub event: OutboxEvent,
+    /// When it was relayed, and to whom. `None` while it is NEW.
+    pub relayed: Option<Relayed>,
+}
+
+/// The end of a fan-out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relayed {
+    /// When.
+    pub at: Timestamp,
+    /// The endpoints that matched. Empty: nobody wanted it.
+    pub endpoints: Vec<EndpointId>,
+}

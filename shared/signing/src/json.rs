@@ -1,0 +1,250 @@
+//! A few values out of a JSON text, without building a tree. Numbers keep the digits that were sent.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// A JSON pointer (RFC 6901), taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pointer(Vec<String>);
+
+impl Pointer {
+    /// `/a/0/b`; `~1` is a slash and `~0` a tilde. Not the empty pointer: a whole body is not a name of anything.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let steps = text.strip_prefix('/')?;
+        Some(Self(
+            steps.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect(),
+        ))
+    }
+}
+
+/// A string or a number found at a pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Leaf {
+    Text(String),
+    /// Exactly as written.
+    Number(String),
+}
+
+impl Leaf {
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) | Self::Number(text) => text,
+        }
+    }
+}
+
+/// Looks up all pointers in one pass over the body; none are found in a body that is not one whole JSON value in UTF-8.
+/// A byte order mark in front is skipped. Of a key that occurs twice the last wins, as in nearly every parser.
+///
+/// Bounded: depth is never recursed into except along a pointer, and nothing is copied but the values found.
+pub(crate) fn pick(body: &[u8], pointers: &[&Pointer]) -> Vec<Option<Leaf>> {
+    let mut found = vec![None; pointers.len()];
+    let Some(text) = text(body) else { return found };
+    let wanted: Vec<Wanted<'_>> = pointers
+        .iter()
+        .enumerate()
+        .map(|(slot, pointer)| Wanted { slot, steps: &pointer.0 })
+        .collect();
+    if descend(text, &wanted, &mut found).is_none() {
+        found.fill(None);
+    }
+    found
+}
+
+/// Whether the body is one whole JSON value.
+pub(crate) fn is_json(body: &[u8]) -> bool {
+    text(body).is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
+}
+
+fn text(body: &[u8]) -> Option<&str> {
+    std::str::from_utf8(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body)).ok()
+}
+
+#[derive(Clone, Copy)]
+struct Wanted<'p> {
+    slot: usize,
+    steps: &'p [String],
+}
+
+/// Follows the pointers one level down. `None` when the text is not JSON.
+fn descend(json: &str, wanted: &[Wanted<'_>], found: &mut [Option<Leaf>]) -> Option<()> {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let children = reader.deserialize_any(Children { wanted }).ok()?;
+    reader.end().ok()?;
+    for (step, child) in children {
+        let below: Vec<Wanted<'_>> = wanted
+            .iter()
+            .filter_map(|wanted| match wanted.steps.split_first() {
+                Some((first, rest)) if *first == step => {
+                    Some(Wanted { slot: wanted.slot, steps: rest })
+                }
+                _ => None,
+            })
+            .collect();
+        for ended in below.iter().filter(|wanted| wanted.steps.is_empty()) {
+            if let Some(slot) = found.get_mut(ended.slot) {
+                *slot = leaf(child);
+            }
+        }
+        let deeper: Vec<Wanted<'_>> =
+            below.into_iter().filter(|wanted| !wanted.steps.is_empty()).collect();
+        if !deeper.is_empty() {
+            descend(child, &deeper, found)?;
+        }
+    }
+    Some(())
+}
+
+fn leaf(json: &str) -> Option<Leaf> {
+    match json.bytes().next()? {
+        b'"' => serde_json::from_str(json).ok().map(Leaf::Text),
+        b'-' | b'0'..=b'9' => Some(Leaf::Number(json.to_owned())),
+        _ => None,
+    }
+}
+
+/// Collects the wanted members of one object or array as raw text, and skips the rest.
+struct Children<'w, 'p> {
+    wanted: &'w [Wanted<'p>],
+}
+
+impl Children<'_, '_> {
+    fn wants(&self, step: &str) -> bool {
+        self.wanted.iter().any(|wanted| wanted.steps.first().is_some_and(|first| first == step))
+    }
+
+    fn wants_index(&self, index: usize) -> bool {
+        self.wanted
+            .iter()
+            .any(|wanted| wanted.steps.first().is_some_and(|first| first.parse() == Ok(index)))
+    }
+}
+
+type Found<'de> = Vec<(Cow<'de, str>, &'de str)>;
+
+impl<'de> Visitor<'de> for Children<'_, '_> {
+    type Value = Found<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found: Found<'de> = Vec::new();
+        while let Some(key) = map.next_key::<Key<'de>>()? {
+            if self.wants(&key.0) {
+                let value = map.next_value::<&'de RawValue>()?.get();
+                match found.iter_mut().find(|(name, _)| *name == key.0) {
+                    Some(earlier) => earlier.1 = value,
+                    None => found.push((key.0, value)),
+                }
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        for index in 0_usize.. {
+            if self.wants_index(index) {
+                let Some(value) = seq.next_element::<&'de RawValue>()? else { break };
+                found.push((Cow::Owned(index.to_string()), value.get()));
+            } else if seq.next_element::<IgnoredAny>()?.is_none() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+}
+
+/// An object key, borrowed where it has no escapes.
+#[derive(serde::Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, pointer: &str, expected: Option<&str>) {
+        let pointer = Pointer::parse(pointer).unwrap();
+        let found = pick(body.as_bytes(), &[&pointer]).remove(0);
+        assert_eq!(found.map(Leaf::into_text).as_deref(), expected, "{body}");
+    }
+
+    #[test]
+    fn strings_and_numbers_are_found_as_they_were_sent() {
+        check(r#"{"id":"evt_1"}"#, "/id", Some("evt_1"));
+        check("\u{feff}{\"id\":\"evt_1\"}", "/id", Some("evt_1"));
+        check(r#"{"id":820982911946154500123456789}"#, "/id", Some("820982911946154500123456789"));
+        check(r#"{"id":1.50e3}"#, "/id", Some("1.50e3"));
+        check(r#"{"a":{"b":[{"c":"x"},{"c":"y"}]}}"#, "/a/b/1/c", Some("y"));
+        check(r#"{"a/b":{"c~d":"x"}}"#, "/a~1b/c~0d", Some("x"));
+        check(r#"{"\u0069d":"\u00e9"}"#, "/id", Some("é"));
+        check(r#"{"id":"first","id":"last"}"#, "/id", Some("last"));
+        check(r#"{"a":{"id":"first"},"a":{}}"#, "/a/id", None);
+    }
+
+    #[test]
+    fn whatever_is_not_there_is_absent() {
+        for body in [
+            "{}",
+            "[]",
+            "1",
+            "\"id\"",
+            "null",
+            "true",
+            "-1.5",
+            r#"{"id":null}"#,
+            r#"{"id":{"id":1}}"#,
+            r#"{"id":[1]}"#,
+        ] {
+            check(body, "/id", None);
+        }
+        for not_json in
+            ["", "hello", r#"{"id":"x""#, r#"{"id":"x"}}"#, r#"{"id":"x",}"#, "{\"id\":\"x\"}\0"]
+        {
+            check(not_json, "/id", None);
+        }
+        check(r#"{"id":"\ud800"}"#, "/id", None);
+        let pointer = Pointer::parse("/id").unwrap();
+        assert_eq!(pick(b"{\"id\":\"x\",\"a\":\"\xff\"}", &[&pointer]), [None]);
+    }
+
+    #[test]
+    fn a_nesting_bomb_neither_overflows_nor_hides_the_id() {
+        let bomb = format!(r#"{{"id":"x","a":{}{}}}"#, "[".repeat(200_000), "]".repeat(200_000));
+        check(&bomb, "/id", Some("x"));
+        check(&bomb, "/a/0/0/0", None);
+        check(&"[".repeat(1_000_000), "/0/0", None);
+        check(&format!(r#"{{"id":{}}}"#, "9".repeat(1_000_000)), "/a", None);
+    }
+}

@@ -1,0 +1,90 @@
+//! The schemes that ship, and how one scheme builds on another.
+
+use serde_json::{Map, Value};
+
+use crate::scheme::{Problems, Scheme};
+
+/// Sorted by name; a test reads the folder and compares.
+const PRESETS: &[(&str, &str)] = &[
+    ("github", include_str!("../presets/github.toml")),
+    ("shopify", include_str!("../presets/shopify.toml")),
+    ("standard_webhooks", include_str!("../presets/standard_webhooks.toml")),
+    ("standard_webhooks_v1a", include_str!("../presets/standard_webhooks_v1a.toml")),
+    ("stripe", include_str!("../presets/stripe.toml")),
+];
+
+/// How many presets may stand on each other.
+const GENERATIONS: usize = 4;
+
+/// The names of the schemes that ship, sorted.
+pub fn preset_names() -> impl Iterator<Item = &'static str> {
+    PRESETS.iter().map(|(name, _)| *name)
+}
+
+pub(crate) fn load(name: &str) -> Option<Scheme> {
+    Scheme::from_value(source(name)?).ok()
+}
+
+fn source(name: &str) -> Option<Value> {
+    let (name, text) = PRESETS.iter().find(|(preset, _)| *preset == name)?;
+    let mut source: Value = toml::from_str(text).ok()?;
+    source.as_object_mut()?.insert("name".into(), Value::from(*name));
+    Some(source)
+}
+
+/// Lays a scheme over the preset that its `like` names.
+pub(crate) fn inherit(mut source: Value) -> Result<Value, Problems> {
+    for _ in 0..GENERATIONS {
+        let Some(like) = source.as_object_mut().and_then(|table| table.remove("like")) else {
+            return Ok(source);
+        };
+        let base = like.as_str().and_then(self::source);
+        let (Some(Value::Object(base)), Value::Object(over)) = (base, source) else {
+            let names: Vec<&str> = preset_names().collect();
+            return Err(Problems::one("like", format!("must name a preset: {}", names.join(", "))));
+        };
+        source = Value::Object(lay_over(base, over));
+    }
+    Err(Problems::one("like", format!("goes back more than {GENERATIONS} schemes")))
+}
+
+/// Tables are merged, everything else is replaced. A `pairs` or `prefix` replaces the other.
+fn lay_over(mut base: Map<String, Value>, over: Map<String, Value>) -> Map<String, Value> {
+    for (key, value) in over {
+        let value = match (base.remove(&key), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => {
+                Value::Object(lay_over(below, above))
+            }
+            (_, above) => above,
+        };
+        base.insert(key, value);
+    }
+    base
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_in_the_folder_is_a_preset_without_problems() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/presets");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        files.sort();
+        assert_eq!(files, preset_names().collect::<Vec<_>>());
+        for name in files {
+            let scheme = Scheme::from_value(source(&name).unwrap())
+                .unwrap_or_else(|problems| panic!("{name}: {problems}"));
+            assert_eq!(scheme.name(), name);
+            let about = scheme.about();
+            for fact in
+                [&about.title, &about.docs, &about.checked_on, &about.mark, &about.facts_from]
+            {
+                assert!(!fact.is_empty(), "{name} does not say where its facts come from");
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! One deployment's tables, queues and bodies in memory.
+
+mod bodies;
+mod inbox;
+mod keyring;
+mod lanes;
+mod outbox;
+mod queue;
+mod registry;
+mod state;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use domain::{
+    body::Sha256Hash,
+    delivery::Delivery,
+    endpoint::{Endpoint, Health},
+    event::{Object, ObjectRef},
+    id::{EndpointId, EventId, InboxKey, SourceName, TenantId},
+    inbox::Row,
+    lane::{Breaker, LaneId, Pointer},
+    outbox::{OutboxEvent, OutboxRow},
+    ports::{AuditEntry, SealedSecret, Stored},
+    source::Source,
+};
+use jiff::Timestamp;
+
+pub use self::{
+    keyring::{MemoryKeyring, MemorySecrets},
+    queue::{MemoryQueue, Received},
+};
+use crate::chaos::Chaos;
+
+/// All tables of one deployment. Implements every port that a table stands behind, and [`domain::ports::Bodies`].
+#[derive(Debug)]
+pub struct Store {
+    /// Decides which calls fail.
+    pub chaos: Chaos,
+    /// Shards of every sharded index.
+    pub shards: u16,
+    tables: Mutex<Tables>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new(8)
+    }
+}
+
+/// The content of the tables, for tests to look at.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Inbox rows.
+    pub inbox: BTreeMap<InboxKey, InboxItem>,
+    /// Bodies beside inbox rows.
+    pub beside: BTreeMap<(InboxKey, Sha256Hash), Vec<u8>>,
+    /// Objects by source.
+    pub objects: BTreeMap<(SourceName, ObjectRef), Object>,
+    /// Operation keys that are taken.
+    pub operations: BTreeSet<String>,
+    /// Leases: owner, fence, until.
+    pub leases: BTreeMap<String, (String, u64, Timestamp)>,
+    /// Last accepted event by source.
+    pub beats: BTreeMap<SourceName, Timestamp>,
+    /// Idempotency keys of publishes: the event and the hash of its payload.
+    pub requests: BTreeMap<(TenantId, String), (EventId, Sha256Hash)>,
+    /// Outgoing events.
+    pub outbox: BTreeMap<(TenantId, EventId), OutboxRow>,
+    /// Outgoing events in the order in which they were written, as the stream gives them.
+    pub stream: Vec<OutboxEvent>,
+    /// Lanes.
+    pub lanes: BTreeMap<LaneId, LaneItem>,
+    /// Deliveries by lane and event.
+    pub deliveries: BTreeMap<(LaneId, EventId), Delivery>,
+    /// Pointers by lane.
+    pub pointers: BTreeSet<(LaneId, Pointer)>,
+    /// Health by endpoint.
+    pub health: BTreeMap<(TenantId, EndpointId), Health>,
+    /// Sources.
+    pub sources: BTreeMap<SourceName, Source>,
+    /// Endpoints and their sealed secrets.
+    pub endpoints: BTreeMap<(TenantId, EndpointId), (Endpoint, Vec<SealedSecret>)>,
+    /// Changes of a tenant's endpoints.
+    pub epochs: BTreeMap<TenantId, u64>,
+    /// Who did what.
+    pub audit: Vec<AuditEntry>,
+    /// The bucket.
+    pub bucket: BTreeMap<String, Vec<u8>>,
+}
+
+/// An inbox row and when it may go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxItem {
+    /// The row.
+    pub row: Row,
+    /// When it may go; finished rows only.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A lane's own item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneItem {
+    /// Who holds it, until when.
+    pub holder: Option<(String, Timestamp)>,
+    /// Counts holders.
+    pub fence: u64,
+    /// Counts wakes.
+    pub wakes: u64,
+    /// When the sweeper wakes it.
+    pub wake_at: Option<Timestamp>,
+    /// Its circuit.
+    pub breaker: Breaker,
+}
+
+impl Store {
+    /// Empty tables whose sharded indexes have this many shards.
+    pub fn new(shards: u16) -> Self {
+        Self { chaos: Chaos::default(), shards, tables: Mutex::default() }
+    }
+
+    /// The tables, to look at or to prepare, past all faults.
+    pub fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        effect: impl FnOnce(&mut Tables) -> T,
+    ) -> Stored<T> {
+        self.chaos.call(name, || effect(&mut self.tables())).await
+    }
+}

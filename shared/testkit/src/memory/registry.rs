@@ -1,0 +1,85 @@
+//! Configuration in memory.
+
+use domain::{
+    endpoint::Endpoint,
+    id::{EndpointId, SourceName, TenantId},
+    ports::{AuditEntry, Configure, Registry, SealedSecret, Stored},
+    source::Source,
+};
+
+use super::Store;
+
+impl Registry for Store {
+    async fn source(&self, name: &SourceName) -> Stored<Option<Source>> {
+        self.call("registry.source", |tables| tables.sources.get(name).cloned()).await
+    }
+
+    async fn endpoints_epoch(&self, tenant: &TenantId) -> Stored<u64> {
+        self.call("registry.endpoints_epoch", |tables| {
+            tables.epochs.get(tenant).copied().unwrap_or_default()
+        })
+        .await
+    }
+
+    async fn endpoints(&self, tenant: &TenantId) -> Stored<Vec<Endpoint>> {
+        self.call("registry.endpoints", |tables| {
+            let of_tenant = tables.endpoints.values().map(|(endpoint, _)| endpoint);
+            of_tenant.filter(|endpoint| endpoint.tenant == *tenant).cloned().collect()
+        })
+        .await
+    }
+
+    async fn endpoint(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+    ) -> Stored<Option<(Endpoint, Vec<SealedSecret>)>> {
+        let key = (tenant.clone(), id);
+        self.call("registry.endpoint", |tables| tables.endpoints.get(&key).cloned()).await
+    }
+
+    async fn sources(&self) -> Stored<Vec<Source>> {
+        self.call("registry.sources", |tables| tables.sources.values().cloned().collect()).await
+    }
+}
+
+impl Configure for Store {
+    async fn add_source(&self, source: &Source) -> Stored<bool> {
+        self.call("configure.add_source", |tables| {
+            if tables.sources.contains_key(&source.name) {
+                return false;
+            }
+            tables.sources.insert(source.name.clone(), source.clone());
+            true
+        })
+        .await
+    }
+
+    async fn add_endpoint(&self, endpoint: &Endpoint, secrets: &[SealedSecret]) -> Stored<bool> {
+        let key = (endpoint.tenant.clone(), endpoint.id);
+        self.call("configure.add_endpoint", |tables| {
+            if tables.endpoints.contains_key(&key) {
+                return false;
+            }
+            *tables.epochs.entry(endpoint.tenant.clone()).or_default() += 1;
+            tables.endpoints.insert(key, (endpoint.clone(), secrets.to_vec()));
+            true
+        })
+        .await
+    }
+
+    async fn replace_endpoint(&self, endpoint: &Endpoint) -> Stored<bool> {
+        let key = (endpoint.tenant.clone(), endpoint.id);
+        self.call("configure.replace_endpoint", |tables| {
+            let Some((old, _)) = tables.endpoints.get_mut(&key) else { return false };
+            *old = endpoint.clone();
+            *tables.epochs.entry(endpoint.tenant.clone()).or_default() += 1;
+            true
+        })
+        .await
+    }
+
+    async fn audit(&self, entry: &AuditEntry) -> Stored<()> {
+        self.call("configure.audit", |tables| tables.audit.push(entry.clone())).await
+    }
+}

@@ -1,0 +1,97 @@
+//! Rules about who may do what.
+
+use serde_json::{Value, json};
+
+use crate::stack::Stack;
+
+/// Resources with a wildcard that were looked at: a function makes the rest of the name, or AWS does.
+const REVIEWED: &[&str] = &[
+    "${BodyBucket.Arn}/in/*",
+    "${BodyBucket.Arn}/out/*",
+    "${FunctionLogs.Arn}:*",
+    "${OutboxTable.Arn}/stream/*",
+    "arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:${SecretPrefix}/${EnvName}/in/*",
+];
+
+/// Actions that take no resource, so that theirs is `*`.
+const WITHOUT_RESOURCE: &[&str] = &["xray:PutTelemetryRecords", "xray:PutTraceSegments"];
+
+/// Actions that read a whole table or change what it is; nothing in Postern may.
+const NEVER: &[&str] =
+    &["dynamodb:DeleteTable", "dynamodb:Scan", "dynamodb:UpdateTable", "sqs:PurgeQueue"];
+
+fn each(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Null => Vec::new(),
+        one => vec![one],
+    }
+}
+
+/// Each function has one role that no other has, whose statements name actions and resources.
+pub(crate) fn roles(stack: &Stack) -> Vec<String> {
+    let mut found = Vec::new();
+    for (id, function) in stack.resources("AWS::Serverless::Function") {
+        let role = format!("{}Role", id.trim_end_matches("Function"));
+        if function["Properties"]["Role"] != json!({ "Fn::GetAtt": format!("{role}.Arn") }) {
+            found.push(format!("{id} does not have {role}"));
+        }
+        if function["Properties"].get("Policies").is_some() || stack.resource(&role).is_null() {
+            found.push(format!("{id}: what it may do stands elsewhere than in {role}"));
+        }
+    }
+    for (id, role) in stack.resources("AWS::IAM::Role") {
+        let properties = &role["Properties"];
+        if properties.get("ManagedPolicyArns").is_some() {
+            found.push(format!("{id} has a policy that AWS may widen"));
+        }
+        let policies = properties["Policies"].as_array().into_iter().flatten();
+        for statement in policies.flat_map(|policy| each(&policy["PolicyDocument"]["Statement"])) {
+            let problem = problem(statement);
+            found.extend(problem.map(|problem| format!("{id}, {}: {problem}", statement["Sid"])));
+        }
+    }
+    found
+}
+
+/// What is too wide about a statement.
+fn problem(statement: &Value) -> Option<String> {
+    let known = ["Action", "Condition", "Effect", "Resource", "Sid"];
+    if let Some(key) = statement.as_object()?.keys().find(|key| !known.contains(&key.as_str())) {
+        return Some(format!("{key} allows what is not written down"));
+    }
+    let actions = each(&statement["Action"]);
+    if let Some(action) = actions.iter().find(|action| {
+        let action = action.as_str().unwrap_or("*");
+        action.contains('*') || NEVER.contains(&action)
+    }) {
+        return Some(format!("may {action}"));
+    }
+    let no_resource =
+        actions.iter().all(|action| WITHOUT_RESOURCE.iter().any(|known| *action == known));
+    for resource in each(&statement["Resource"]) {
+        let name = resource.as_str().or(resource["Fn::Sub"].as_str()).unwrap_or_default();
+        let narrow =
+            !name.contains('*') || REVIEWED.contains(&name) || (name == "*" && no_resource);
+        if !narrow {
+            return Some(format!("on {name}"));
+        }
+    }
+    each(&statement["Resource"]).is_empty().then(|| "on nothing".to_owned())
+}
+
+/// The admin API is reached by signed callers only, and nothing else calls its function.
+pub(crate) fn admin_is_signed(stack: &Stack) -> Vec<String> {
+    let mut found = Vec::new();
+    let auth = &stack.resource("AdminApi")["Properties"]["Auth"];
+    if *auth != json!({ "EnableIamAuthorizer": true, "DefaultAuthorizer": "AWS_IAM" }) {
+        found.push(format!("AdminApi lets in {auth}"));
+    }
+    for (id, _, route) in stack.sources("HttpApi") {
+        let api = if id == "ApiFunction" { "AdminApi" } else { "IngressApi" };
+        if route["ApiId"] != json!({ "Ref": api }) || route.get("Auth").is_some() {
+            found.push(format!("{id} is reached by {}, {}", route["ApiId"], route["Auth"]));
+        }
+    }
+    found
+}
