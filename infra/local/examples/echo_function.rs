@@ -14,7 +14,9 @@ use std::{
 use serde_json::{Value, json};
 
 fn main() -> io::Result<()> {
-    let own: BTreeMap<String, String> = env::vars().collect();
+    let own: BTreeMap<String, String> = env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
     let api = own.get("AWS_LAMBDA_RUNTIME_API").cloned().unwrap_or_default();
     match own.get("LOCAL_INIT").map(String::as_str) {
         Some("exit") => {
@@ -22,7 +24,12 @@ fn main() -> io::Result<()> {
             exit(3);
         }
         Some("error") => {
-            call(&api, "POST", "runtime/init/error", br#"{"errorType":"Config","errorMessage":"two settings are missing"}"#)?;
+            call(
+                &api,
+                "POST",
+                "runtime/init/error",
+                br#"{"errorType":"Config","errorMessage":"two settings are missing"}"#,
+            )?;
             exit(1);
         }
         Some("hang") => loop {
@@ -37,14 +44,23 @@ fn main() -> io::Result<()> {
         let event: Value = serde_json::from_slice(&event).unwrap_or_default();
         let (path, answer) = match answer(&event, &headers, &own)? {
             Ok(answer) => ("response", answer),
-            Err(message) => ("error", json!({ "errorType": "Told", "errorMessage": message }).to_string()),
+            Err(message) => {
+                ("error", json!({ "errorType": "Told", "errorMessage": message }).to_string())
+            }
         };
         call(&api, "POST", &format!("runtime/invocation/{request}/{path}"), answer.as_bytes())?;
     }
 }
 
-fn answer(event: &Value, headers: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> io::Result<Result<String, String>> {
-    let inner = event.get("body").and_then(Value::as_str).and_then(|body| serde_json::from_str::<Value>(body).ok());
+fn answer(
+    event: &Value,
+    headers: &BTreeMap<String, String>,
+    own: &BTreeMap<String, String>,
+) -> io::Result<Result<String, String>> {
+    let inner = event
+        .get("body")
+        .and_then(Value::as_str)
+        .and_then(|body| serde_json::from_str::<Value>(body).ok());
     let told = inner.as_ref().filter(|inner| inner.get("do").is_some()).unwrap_or(event);
     let text = |name: &str| told.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     writeln!(io::stdout(), "told to {}", text("do"))?;
@@ -53,7 +69,9 @@ fn answer(event: &Value, headers: &BTreeMap<String, String>, own: &BTreeMap<Stri
             writeln!(io::stderr(), "out of memory, nearly")?;
             exit(7)
         }
-        "sleep" => sleep(Duration::from_millis(told.get("ms").and_then(Value::as_u64).unwrap_or(0))),
+        "sleep" => {
+            sleep(Duration::from_millis(told.get("ms").and_then(Value::as_u64).unwrap_or(0)));
+        }
         "error" => return Ok(Err(text("message"))),
         "answer" => return Ok(Ok(text("text"))),
         "fill" => return Ok(Ok("x".repeat(7_000_000))),
@@ -66,7 +84,9 @@ fn answer(event: &Value, headers: &BTreeMap<String, String>, own: &BTreeMap<Stri
         return batch(records, own).map(Ok);
     }
     let answer = match event.get("requestContext") {
-        Some(_) => json!({ "statusCode": 200, "headers": { "content-type": "application/json" }, "body": event.to_string() }),
+        Some(_) => {
+            json!({ "statusCode": 200, "headers": { "content-type": "application/json" }, "body": event.to_string() })
+        }
         None => json!({ "event": event }),
     };
     Ok(Ok(answer.to_string()))
@@ -95,9 +115,14 @@ type Answer = (BTreeMap<String, String>, Vec<u8>);
 
 fn call(api: &str, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
-    let (host, prefix) = api.strip_prefix("http://").and_then(|api| api.split_once('/')).ok_or_else(broken)?;
+    let (host, prefix) =
+        api.strip_prefix("http://").and_then(|api| api.split_once('/')).ok_or_else(broken)?;
     let mut stream = TcpStream::connect(host)?;
-    write!(stream, "{method} /{prefix}/2018-06-01/{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len())?;
+    write!(
+        stream,
+        "{method} /{prefix}/2018-06-01/{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )?;
     stream.write_all(body)?;
     let (mut reader, mut line) = (BufReader::new(stream), String::new());
     reader.read_line(&mut line)?;
@@ -109,11 +134,14 @@ fn call(api: &str, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> 
         line.clear();
         reader.read_line(&mut line)?;
         match line.trim_end().split_once(':') {
-            Some((name, value)) => headers.insert(name.to_ascii_lowercase(), value.trim().to_owned()),
+            Some((name, value)) => {
+                headers.insert(name.to_ascii_lowercase(), value.trim().to_owned())
+            }
             None => break,
         };
     }
-    let length = headers.get("content-length").and_then(|length| length.parse().ok()).ok_or_else(broken)?;
+    let length =
+        headers.get("content-length").and_then(|length| length.parse().ok()).ok_or_else(broken)?;
     let mut answer = vec![0; length];
     reader.read_exact(&mut answer)?;
     Ok((headers, answer))

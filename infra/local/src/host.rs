@@ -20,7 +20,10 @@ use tokio::{
 };
 
 use crate::{
-    compute::{leftovers::Processes, pool::Pool, runtime_api::Runtime, source::checkpoint::Unreadable, source::filter, token::Token},
+    compute::{
+        leftovers::Processes, pool::Pool, runtime_api::Runtime, source::checkpoint::Unreadable,
+        source::filter, token::Token,
+    },
     options::Options,
     services::{self, OpenError, Services},
     template::{self, TemplateProblems},
@@ -62,7 +65,9 @@ pub enum HostError {
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// A port is taken.
-    #[error("cannot listen on port {port} of the loopback address; stop what uses it, or choose another with --port (0: any free one)")]
+    #[error(
+        "cannot listen on port {port} of the loopback address; stop what uses it, or choose another with --port (0: any free one)"
+    )]
     Port {
         /// The port.
         port: u16,
@@ -123,10 +128,16 @@ impl HostError {
 ///
 /// # Errors
 /// [`HostError`] when it cannot start.
-pub async fn run(options: &Options, local: BTreeMap<String, String>, stop: impl Future<Output = ()>) -> Result<(), HostError> {
+pub async fn run(
+    options: &Options,
+    local: BTreeMap<String, String>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), HostError> {
     let host = Host::start(options, local).await?;
-    let line = |ready: &Value| writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush());
-    line(&host.ready).map_err(|source| HostError::Io { what: "cannot write the ready line", source })?;
+    let line =
+        |ready: &Value| writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush());
+    line(&host.ready)
+        .map_err(|source| HostError::Io { what: "cannot write the ready line", source })?;
     stop.await;
     tracing::info!("stopping");
     host.stop().await;
@@ -149,8 +160,11 @@ impl Host {
         let mut wiring = read_template(options)?;
         let programs = programs(&wiring, &options.bin_dir)?;
         let folder = Folder::open(&options.state)?;
-        let (processes, left) = Processes::take_over(&folder.processes())
-            .map_err(|source| HostError::Io { what: "cannot read or write processes.json in the state folder", source })?;
+        let (processes, left) =
+            Processes::take_over(&folder.processes()).map_err(|source| HostError::Io {
+                what: "cannot read or write processes.json in the state folder",
+                source,
+            })?;
         for process in left {
             tracing::warn!(pid = process.pid, program = %process.program.display(), "ended a process that an earlier host left behind");
         }
@@ -158,24 +172,36 @@ impl Host {
         let listeners = Listeners::bind(&wiring, options.port).await?;
         template::locate(&mut wiring, &listeners.api_urls());
 
-        let settings = services::Options { in_memory: options.in_memory, ..services::Options::new(folder.path()) };
+        let settings = services::Options {
+            in_memory: options.in_memory,
+            ..services::Options::new(folder.path())
+        };
         let services = Services::open(&wiring, settings)
             .await
             .map_err(|source| HostError::Services { folder: folder.path().to_owned(), source })?;
 
         let runtime = Runtime::new(listeners.runtime_address, Some(processes));
-        let around = Surroundings { aws: listeners.aws_url(), region: wiring.region.clone(), local };
+        let around =
+            Surroundings { aws: listeners.aws_url(), region: wiring.region.clone(), local };
         let pools = assembly::pools(&wiring, &programs, &around, &folder, &runtime)?;
         let ready = ready_line(&listeners, &token, &options.state);
 
         let (stop, stopping) = watch::channel(false);
-        let assembly = assembly::Assembly { wiring: &wiring, pools: &pools, services: &services, folder: &folder, options };
+        let assembly = assembly::Assembly {
+            wiring: &wiring,
+            pools: &pools,
+            services: &services,
+            folder: &folder,
+            options,
+        };
         let (sources, streams) = assembly.sources(&stopping)?;
         let control = control::router(assembly.control(token.clone(), streams));
         let mut background = JoinSet::new();
         background.spawn(serving("Runtime API", runtime.serve(listeners.runtime)));
         let router = services.router().merge(control);
-        background.spawn(serving("AWS services", async move { axum::serve(listeners.aws, router).await }));
+        background.spawn(serving("AWS services", async move {
+            axum::serve(listeners.aws, router).await
+        }));
         for (api, listener) in listeners.apis {
             let gateway = assembly.gateway(&api, &token);
             background.spawn(serving("HTTP API", gateway.serve(listener)));
@@ -198,7 +224,10 @@ impl Host {
 }
 
 fn read_template(options: &Options) -> Result<Wiring, HostError> {
-    let samconfig = options.samconfig.exists().then_some((options.samconfig.as_path(), options.config_env.as_str()));
+    let samconfig = options
+        .samconfig
+        .exists()
+        .then_some((options.samconfig.as_path(), options.config_env.as_str()));
     if samconfig.is_none() {
         tracing::warn!(file = %options.samconfig.display(), "no samconfig: every parameter has the template's default");
     }
@@ -218,7 +247,11 @@ fn programs(wiring: &Wiring, folder: &Path) -> Result<BTreeMap<String, PathBuf>,
             _ => missing.push(function.binary.clone()),
         }
     }
-    if missing.is_empty() { Ok(programs) } else { Err(HostError::Programs { missing, folder: folder.to_owned() }) }
+    if missing.is_empty() {
+        Ok(programs)
+    } else {
+        Err(HostError::Programs { missing, folder: folder.to_owned() })
+    }
 }
 
 /// Every port the host listens on, taken before anything else starts.
@@ -250,7 +283,10 @@ impl Listeners {
     }
 
     fn api_urls(&self) -> BTreeMap<String, String> {
-        self.api_addresses.iter().map(|(api, address)| (api.clone(), format!("http://{address}"))).collect()
+        self.api_addresses
+            .iter()
+            .map(|(api, address)| (api.clone(), format!("http://{address}")))
+            .collect()
     }
 }
 
@@ -287,9 +323,9 @@ async fn housekeeping(services: Services, pools: Vec<Pool>) {
             pool.retire(IDLE);
         }
         let services = services.clone();
-        match tokio::task::spawn_blocking(move || services.sweep_ttl()).await {
-            Ok(Err(error)) => tracing::warn!(%error, "cannot remove expired items"),
-            Ok(Ok(_)) | Err(_) => {}
+        let swept = tokio::task::spawn_blocking(move || services.sweep_ttl()).await;
+        if let Ok(Err(error)) = swept {
+            tracing::warn!(%error, "cannot remove expired items");
         }
     }
 }

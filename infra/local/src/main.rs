@@ -1,6 +1,8 @@
 //! The local host: [`local::host`] from the command line.
 
-use std::{collections::BTreeMap, error::Error, iter::successors, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap, error::Error, iter::successors, process::ExitCode, time::Duration,
+};
 
 use clap::Parser as _;
 use local::{
@@ -10,10 +12,17 @@ use local::{
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::builder().with_default_directive(tracing::Level::INFO.into()).with_env_var("LOCAL_LOG");
-    tracing_subscriber::fmt().with_env_filter(filter.from_env_lossy()).with_writer(std::io::stderr).with_target(false).init();
+    let filter = EnvFilter::builder()
+        .with_default_directive(tracing::Level::INFO.into())
+        .with_env_var("LOCAL_LOG");
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.from_env_lossy())
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
     let options = Options::parse();
-    let own = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let own = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let local: BTreeMap<_, _> = own.filter(|(name, _)| name.starts_with("LOCAL_")).collect();
     let ended = tokio::runtime::Runtime::new().map_err(HostError::runtime).and_then(|runtime| {
         let ended = runtime.block_on(async {
@@ -27,7 +36,8 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let chain = successors(Some(&error as &dyn Error), |&error| error.source()).map(ToString::to_string);
+            let chain = successors(Some(&error as &dyn Error), |&error| error.source())
+                .map(ToString::to_string);
             tracing::error!("{}", chain.collect::<Vec<_>>().join("\n  because: "));
             ExitCode::FAILURE
         }

@@ -62,7 +62,8 @@ mod tests {
     fn the_command_line_is_consistent_and_checks_its_numbers() {
         Options::command().debug_assert();
         assert!(Options::try_parse_from(["postern-local", "--every", "0"]).is_err());
-        let options = Options::try_parse_from(["postern-local", "--every", "50", "--port", "0"]).unwrap();
+        let options =
+            Options::try_parse_from(["postern-local", "--every", "50", "--port", "0"]).unwrap();
         assert_eq!((options.every, options.port), (Some(Duration::from_millis(50)), 0));
     }
 }

@@ -1,4 +1,5 @@
 //! The program itself: start, control, stop, and what happens when somebody kills it.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
 
 use std::{
     fs,
@@ -108,7 +109,8 @@ impl Setting {
         let mut child = self.command().stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no ready line: {line:?}"));
+        let ready =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("no ready line: {line:?}"));
         Host { child, ready }
     }
 
@@ -151,7 +153,8 @@ impl Host {
 
     async fn told(&self, told: &Value) -> Answer {
         let url = format!("{}/webhooks/a", self.ready["apis"]["OpenApi"].as_str().unwrap());
-        call("POST", &url, &[("content-type", "application/json")], told.to_string().as_bytes()).await
+        call("POST", &url, &[("content-type", "application/json")], told.to_string().as_bytes())
+            .await
     }
 
     async fn aws(&self, target: &str, body: &Value) -> Value {
@@ -159,21 +162,39 @@ impl Host {
             ("x-amz-target", target),
             ("content-type", "application/x-amz-json-1.0"),
             ("x-amz-date", "20200101T000000Z"),
-            ("authorization", "AWS4-HMAC-SHA256 Credential=LOCALtest/20200101/us-east-1/any/aws4_request, SignedHeaders=host, Signature=0"),
+            (
+                "authorization",
+                "AWS4-HMAC-SHA256 Credential=LOCALtest/20200101/us-east-1/any/aws4_request, SignedHeaders=host, Signature=0",
+            ),
         ];
-        let answer = call("POST", self.ready["aws"].as_str().unwrap(), &headers, body.to_string().as_bytes()).await;
+        let answer = call(
+            "POST",
+            self.ready["aws"].as_str().unwrap(),
+            &headers,
+            body.to_string().as_bytes(),
+        )
+        .await;
         assert_eq!(answer.status, 200, "{:?}", answer.body);
         answer.json()
     }
 
     async fn put(&self, key: &str) {
         let tables = self.aws("DynamoDB_20120810.ListTables", &json!({})).await;
-        self.aws("DynamoDB_20120810.PutItem", &json!({"TableName": tables["TableNames"][0], "Item": {"pk": {"S": key}}})).await;
+        self.aws(
+            "DynamoDB_20120810.PutItem",
+            &json!({"TableName": tables["TableNames"][0], "Item": {"pk": {"S": key}}}),
+        )
+        .await;
     }
 
     async fn pids(&self) -> Vec<u64> {
         let processes = self.control("GET", "processes", &Value::Null).await.json();
-        processes.as_array().unwrap().iter().map(|process| process["pid"].as_u64().unwrap()).collect()
+        processes
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|process| process["pid"].as_u64().unwrap())
+            .collect()
     }
 
     async fn idle(&self) {
@@ -212,14 +233,21 @@ fn alive(pid: u64) -> bool {
 }
 
 async fn gone(pids: &[u64]) {
-    eventually("the processes are gone", async || pids.iter().all(|pid| !alive(*pid)).then_some(())).await;
+    eventually("the processes are gone", async || {
+        pids.iter().all(|pid| !alive(*pid)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_host_serves_its_apis_and_stops_cleanly() {
     let setting = Setting::new();
     let host = setting.start();
-    for (name, value) in [("ready", json!(true)), ("pid", json!(host.child.id())), ("state", json!(setting.path("state")))] {
+    for (name, value) in [
+        ("ready", json!(true)),
+        ("pid", json!(host.child.id())),
+        ("state", json!(setting.path("state"))),
+    ] {
         assert_eq!(host.ready[name], value, "{name}");
     }
     let environment = host.told(&json!({"do": "environment"})).await.json();
@@ -256,32 +284,48 @@ async fn the_control_api_runs_kills_and_counts() {
 
     host.idle().await;
     let before = host.pids().await;
-    assert_eq!(host.control("POST", "kill/EchoFunction", &Value::Null).await.json(), json!({"killed": before.len()}));
+    assert_eq!(
+        host.control("POST", "kill/EchoFunction", &Value::Null).await.json(),
+        json!({"killed": before.len()})
+    );
     gone(&before).await;
     assert_eq!(host.told(&json!({})).await.status, 200);
 
     let queue = host.aws("AmazonSQS.ListQueues", &json!({})).await["QueueUrls"][0].clone();
-    host.aws("AmazonSQS.SendMessage", &json!({"QueueUrl": queue, "MessageBody": "fail this"})).await;
-    eventually("the batch came", async || setting.seen().contains(&json!(["fail this"])).then_some(())).await;
+    host.aws("AmazonSQS.SendMessage", &json!({"QueueUrl": queue, "MessageBody": "fail this"}))
+        .await;
+    eventually("the batch came", async || {
+        setting.seen().contains(&json!(["fail this"])).then_some(())
+    })
+    .await;
     let idle = host.control("GET", "idle", &Value::Null).await.json();
     assert_eq!(idle["idle"], false, "{idle}");
 
     let rule = json!({"service": "dynamodb", "action": "PutItem", "when": "before", "error": "throttle", "skip": 0, "times": 1});
     assert_eq!(host.control("POST", "faults", &rule).await.status, 204);
-    assert_eq!(host.control("GET", "faults", &Value::Null).await.json().as_array().unwrap().len(), 1);
+    assert_eq!(
+        host.control("GET", "faults", &Value::Null).await.json().as_array().unwrap().len(),
+        1
+    );
     assert_eq!(host.control("DELETE", "faults", &Value::Null).await.status, 204);
     assert_eq!(host.control("GET", "faults", &Value::Null).await.json(), json!([]));
     assert_eq!(host.control("POST", "faults", &json!({"service": 1})).await.status, 400);
 
     let calls = host.control("GET", "calls", &Value::Null).await.json();
-    let sent = calls.as_array().unwrap().iter().any(|call| call["action"] == "sqs:SendMessage" && call["function"] == "LOCALtest" || call["function"] == "test");
+    let sent = calls.as_array().unwrap().iter().any(|call| {
+        call["action"] == "sqs:SendMessage" && call["function"] == "LOCALtest"
+            || call["function"] == "test"
+    });
     assert!(sent, "{calls}");
     host.terminate().await;
 }
 
 #[tokio::test]
 async fn schedules_follow_the_clock_that_a_test_gives() {
-    let setting = Setting { extra: vec!["--in-memory".into(), "--every".into(), "20".into()], ..Setting::new() };
+    let setting = Setting {
+        extra: vec!["--in-memory".into(), "--every".into(), "20".into()],
+        ..Setting::new()
+    };
     let host = setting.start();
     eventually("three runs", async || {
         let log = fs::read_to_string(setting.path("state/logs/EchoFunction.log")).unwrap();
@@ -333,13 +377,17 @@ async fn a_restart_goes_on_where_the_stream_was_read() {
     let setting = Setting::new();
     let mut host = setting.start();
     host.put("row 1").await;
-    eventually("the row came", async || setting.seen().contains(&json!(["row 1"])).then_some(())).await;
+    eventually("the row came", async || setting.seen().contains(&json!(["row 1"])).then_some(()))
+        .await;
     host.idle().await;
     host.signal(Signal::SIGKILL);
     host.end().await;
     let host = setting.start();
     host.put("row 2").await;
-    eventually("the next row came", async || setting.seen().contains(&json!(["row 2"])).then_some(())).await;
+    eventually("the next row came", async || {
+        setting.seen().contains(&json!(["row 2"])).then_some(())
+    })
+    .await;
     host.idle().await;
     assert_eq!(setting.seen(), [json!(["row 1"]), json!(["row 2"])]);
     host.terminate().await;
@@ -347,7 +395,8 @@ async fn a_restart_goes_on_where_the_stream_was_read() {
 
 #[tokio::test]
 async fn a_host_with_a_parent_ends_when_its_input_does() {
-    let setting = Setting { extra: vec!["--in-memory".into(), "--with-parent".into()], ..Setting::new() };
+    let setting =
+        Setting { extra: vec!["--in-memory".into(), "--with-parent".into()], ..Setting::new() };
     let mut host = setting.start();
     host.child.stdin.as_mut().unwrap().write_all(b"still here\n").unwrap();
     assert_eq!(host.told(&json!({})).await.status, 200);
@@ -360,7 +409,10 @@ async fn two_hosts_cannot_share_a_state_folder() {
     let setting = Setting::new();
     let host = setting.start();
     let refused = setting.refused();
-    assert!(refused.contains(&format!("process {}", host.child.id())) && refused.contains("--state"), "{refused}");
+    assert!(
+        refused.contains(&format!("process {}", host.child.id())) && refused.contains("--state"),
+        "{refused}"
+    );
     host.terminate().await;
     setting.start().terminate().await;
 }
@@ -376,7 +428,11 @@ fn a_port_in_use_is_named() {
 #[test]
 fn a_template_that_is_missing_or_wrong_is_named() {
     let setting = Setting::new();
-    fs::write(setting.path("template.yaml"), TEMPLATE.replace("VisibilityTimeout: 30", "Nonsense: 1")).unwrap();
+    fs::write(
+        setting.path("template.yaml"),
+        TEMPLATE.replace("VisibilityTimeout: 30", "Nonsense: 1"),
+    )
+    .unwrap();
     let refused = setting.refused();
     assert!(refused.contains("template.yaml:") && refused.contains("Nonsense"), "{refused}");
     fs::remove_file(setting.path("template.yaml")).unwrap();
@@ -386,9 +442,16 @@ fn a_template_that_is_missing_or_wrong_is_named() {
 #[test]
 fn missing_programs_are_named_with_the_command_that_builds_them() {
     let setting = Setting::new();
-    fs::write(setting.path("template.yaml"), TEMPLATE.replace("Binary: echo_function", "Binary: ingress_missing")).unwrap();
+    fs::write(
+        setting.path("template.yaml"),
+        TEMPLATE.replace("Binary: echo_function", "Binary: ingress_missing"),
+    )
+    .unwrap();
     let refused = setting.refused();
-    assert!(refused.contains("ingress_missing") && refused.contains("cargo build --bins"), "{refused}");
+    assert!(
+        refused.contains("ingress_missing") && refused.contains("cargo build --bins"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! An HTTP API over loopback, with a real process behind it.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -23,8 +24,10 @@ struct Api {
 
 impl Api {
     async fn new(iam: bool, limit: Duration) -> Self {
-        let running = running(Wanted { timeout: Duration::from_secs(2), ..Wanted::default() }).await;
-        let routes = vec![Route::new("POST", "/webhooks/{source}"), Route::new("ANY", "/v1/{proxy+}")];
+        let running =
+            running(Wanted { timeout: Duration::from_secs(2), ..Wanted::default() }).await;
+        let routes =
+            vec![Route::new("POST", "/webhooks/{source}"), Route::new("ANY", "/v1/{proxy+}")];
         let gateway = Gateway {
             account: "000000000000".into(),
             api: "ingressapi".into(),
@@ -43,12 +46,24 @@ impl Api {
         Self::new(false, Duration::from_secs(20)).await
     }
 
-    async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
         call(method, &format!("{}{path}", self.base), headers, body).await
     }
 
     async fn told(&self, told: &serde_json::Value) -> Answer {
-        self.call("POST", "/webhooks/a", &[("content-type", "application/json")], told.to_string().as_bytes()).await
+        self.call(
+            "POST",
+            "/webhooks/a",
+            &[("content-type", "application/json")],
+            told.to_string().as_bytes(),
+        )
+        .await
     }
 }
 
@@ -61,7 +76,12 @@ fn refused(answer: &Answer, status: u16, message: &str) {
 #[tokio::test]
 async fn a_request_reaches_the_function_as_payload_format_2() {
     let api = Api::open().await;
-    let headers = [("content-type", "application/x-www-form-urlencoded"), ("X-Twice", "1"), ("x-twice", "2"), ("cookie", "a=1; b=2")];
+    let headers = [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("X-Twice", "1"),
+        ("x-twice", "2"),
+        ("cookie", "a=1; b=2"),
+    ];
     let answer = api.call("POST", "/webhooks/stripe%2Ddemo?q=1&q=2", &headers, b"a=1&b=2").await;
     assert_eq!(answer.status, 200);
     assert!(answer.headers.contains_key("apigw-requestid"));
@@ -92,7 +112,13 @@ async fn a_request_reaches_the_function_as_payload_format_2() {
 #[tokio::test]
 async fn what_no_route_takes_is_not_found() {
     let api = Api::open().await;
-    for (method, path) in [("GET", "/webhooks/a"), ("HEAD", "/webhooks/a"), ("POST", "/webhooks/a/b"), ("POST", "/"), ("GET", "/v1")] {
+    for (method, path) in [
+        ("GET", "/webhooks/a"),
+        ("HEAD", "/webhooks/a"),
+        ("POST", "/webhooks/a/b"),
+        ("POST", "/"),
+        ("GET", "/v1"),
+    ] {
         let answer = api.call(method, path, &[], b"").await;
         assert_eq!(answer.status, 404, "{method} {path}");
         if method != "HEAD" {
@@ -112,11 +138,23 @@ async fn head_is_answered_like_get_without_a_body() {
 #[tokio::test]
 async fn a_function_that_fails_is_an_internal_server_error() {
     let api = Api::open().await;
-    refused(&api.told(&json!({"do": "error", "message": "secret detail"})).await, 500, "Internal Server Error");
+    refused(
+        &api.told(&json!({"do": "error", "message": "secret detail"})).await,
+        500,
+        "Internal Server Error",
+    );
     refused(&api.told(&json!({"do": "exit"})).await, 500, "Internal Server Error");
     refused(&api.told(&json!({"do": "sleep", "ms": 60_000})).await, 500, "Internal Server Error");
-    refused(&api.told(&json!({"do": "answer", "text": "{\"statusCode\":true}"})).await, 500, "Internal Server Error");
-    refused(&api.told(&json!({"do": "answer", "text": "not json"})).await, 500, "Internal Server Error");
+    refused(
+        &api.told(&json!({"do": "answer", "text": "{\"statusCode\":true}"})).await,
+        500,
+        "Internal Server Error",
+    );
+    refused(
+        &api.told(&json!({"do": "answer", "text": "not json"})).await,
+        500,
+        "Internal Server Error",
+    );
 }
 
 #[tokio::test]
@@ -142,17 +180,32 @@ async fn answers_have_their_status_headers_cookies_and_bytes() {
     assert_eq!(answer.headers["content-length"], "2");
     assert!(!answer.headers.contains_key("transfer-encoding"));
     let inferred = api.told(&json!({"do": "answer", "text": "\"hello\""})).await;
-    assert_eq!((inferred.status, &inferred.body[..], inferred.headers["content-type"].as_str()), (200, &b"hello"[..], "application/json"));
+    assert_eq!(
+        (inferred.status, &inferred.body[..], inferred.headers["content-type"].as_str()),
+        (200, &b"hello"[..], "application/json")
+    );
 }
 
 #[tokio::test]
 async fn limits_of_the_gateway_and_of_lambda_hold() {
     let api = Api::open().await;
     let binary = [("content-type", "application/octet-stream")];
-    refused(&api.call("POST", "/webhooks/a", &binary, &vec![0; 10 * 1024 * 1024 + 1]).await, 413, "Request Entity Too Large");
-    refused(&api.call("POST", "/webhooks/a", &binary, &vec![0; 5 * 1024 * 1024]).await, 413, "Request Entity Too Large");
+    refused(
+        &api.call("POST", "/webhooks/a", &binary, &vec![0; 10 * 1024 * 1024 + 1]).await,
+        413,
+        "Request Entity Too Large",
+    );
+    refused(
+        &api.call("POST", "/webhooks/a", &binary, &vec![0; 5 * 1024 * 1024]).await,
+        413,
+        "Request Entity Too Large",
+    );
     let long = "x".repeat(10_240);
-    refused(&api.call("POST", "/webhooks/a", &[("x-long", &long)], b"").await, 431, "Request Header Fields Too Large");
+    refused(
+        &api.call("POST", "/webhooks/a", &[("x-long", &long)], b"").await,
+        431,
+        "Request Header Fields Too Large",
+    );
     let short = "x".repeat(9_000);
     assert_eq!(api.call("POST", "/webhooks/a", &[("x-long", &short)], b"").await.status, 200);
 }
@@ -161,9 +214,23 @@ async fn limits_of_the_gateway_and_of_lambda_hold() {
 async fn an_api_with_iam_asks_for_the_token() {
     let api = Api::new(true, Duration::from_secs(20)).await;
     refused(&api.call("GET", "/v1/events", &[], b"").await, 403, "Forbidden");
-    refused(&api.call("GET", "/v1/events", &[("authorization", "Bearer 0123456789abcdef0123456789abcdee")], b"").await, 403, "Forbidden");
+    refused(
+        &api.call(
+            "GET",
+            "/v1/events",
+            &[("authorization", "Bearer 0123456789abcdef0123456789abcdee")],
+            b"",
+        )
+        .await,
+        403,
+        "Forbidden",
+    );
     refused(&api.call("GET", "/v2", &[], b"").await, 404, "Not Found");
-    let answer = api.call("GET", "/v1/events", &[("authorization", &format!("Bearer {TOKEN}"))], b"").await;
+    let answer =
+        api.call("GET", "/v1/events", &[("authorization", &format!("Bearer {TOKEN}"))], b"").await;
     assert_eq!(answer.status, 200);
-    assert_eq!(answer.json().pointer("/requestContext/authorizer/iam/accountId"), Some(&json!("000000000000")));
+    assert_eq!(
+        answer.json().pointer("/requestContext/authorizer/iam/accountId"),
+        Some(&json!("000000000000"))
+    );
 }

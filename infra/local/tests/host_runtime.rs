@@ -1,4 +1,5 @@
 //! The Runtime API and the pool, with real processes.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use std::{fs, time::Duration};
 
@@ -45,7 +46,10 @@ async fn an_event_comes_back_from_one_warm_process() {
 async fn an_invocation_has_the_headers_of_lambda() {
     let running = running(Wanted::default()).await;
     let headers = answer(&running, json!({"do": "headers"})).await;
-    assert_eq!(headers["lambda-runtime-invoked-function-arn"], "arn:aws:lambda:us-east-1:000000000000:function:local-echo");
+    assert_eq!(
+        headers["lambda-runtime-invoked-function-arn"],
+        "arn:aws:lambda:us-east-1:000000000000:function:local-echo"
+    );
     assert_eq!(headers["lambda-runtime-aws-request-id"].as_str().unwrap().len(), 36);
     assert!(headers["lambda-runtime-trace-id"].as_str().unwrap().starts_with("Root=1-"));
     assert_eq!(headers["lambda-runtime-deadline-ms"].as_str().unwrap().len(), 13);
@@ -53,7 +57,9 @@ async fn an_invocation_has_the_headers_of_lambda() {
 
 #[tokio::test]
 async fn a_process_sees_its_environment_and_nothing_of_the_hosts() {
-    let running = running(Wanted { environment: vec![("INBOX_TABLE", "inbox".into())], ..Wanted::default() }).await;
+    let running =
+        running(Wanted { environment: vec![("INBOX_TABLE", "inbox".into())], ..Wanted::default() })
+            .await;
     let environment = answer(&running, json!({"do": "environment"})).await;
     let mut names: Vec<_> = environment.as_object().unwrap().keys().map(String::as_str).collect();
     names.sort_unstable();
@@ -65,7 +71,10 @@ async fn a_reported_error_is_the_functions_own_and_its_process_lives_on() {
     let running = running(Wanted::default()).await;
     let before = pid(&running).await;
     let failure = failure(&running, json!({"do": "error", "message": "no such source"})).await;
-    assert_eq!(failure, Failure { cause: Cause::Reported, kind: "Told".into(), message: "no such source".into() });
+    assert_eq!(
+        failure,
+        Failure { cause: Cause::Reported, kind: "Told".into(), message: "no such source".into() }
+    );
     assert_eq!(pid(&running).await, before);
 }
 
@@ -77,14 +86,19 @@ async fn a_process_that_dies_takes_only_its_own_invocation_with_it() {
         answer(&running, json!({"do": "sleep", "ms": 300}))
     );
     assert_eq!((died.cause, died.kind.as_str()), (Cause::Died, "Runtime.ExitError"));
-    assert!(died.message.contains("exit status: 7") && died.message.contains("out of memory, nearly"), "{}", died.message);
+    assert!(
+        died.message.contains("exit status: 7") && died.message.contains("out of memory, nearly"),
+        "{}",
+        died.message
+    );
     assert_eq!(slept["event"]["do"], "sleep");
     answer(&running, json!({})).await;
 }
 
 #[tokio::test]
 async fn an_invocation_that_takes_too_long_is_killed() {
-    let running = running(Wanted { timeout: Duration::from_millis(300), ..Wanted::default() }).await;
+    let running =
+        running(Wanted { timeout: Duration::from_millis(300), ..Wanted::default() }).await;
     let before = pid(&running).await;
     let begun = Instant::now();
     let failure = failure(&running, json!({"do": "sleep", "ms": 60_000})).await;
@@ -96,7 +110,9 @@ async fn an_invocation_that_takes_too_long_is_killed() {
 
 #[tokio::test]
 async fn a_function_that_cannot_start_says_why_and_is_not_tried_in_a_hot_loop() {
-    let running = running(Wanted { environment: vec![("LOCAL_INIT", "exit".into())], ..Wanted::default() }).await;
+    let running =
+        running(Wanted { environment: vec![("LOCAL_INIT", "exit".into())], ..Wanted::default() })
+            .await;
     let first = failure(&running, json!({})).await;
     assert_eq!(first.cause, Cause::Init);
     for part in ["EchoFunction", "exit status: 3", "INBOX_TABLE is not set", "EchoFunction.log"] {
@@ -113,7 +129,9 @@ async fn a_function_that_cannot_start_says_why_and_is_not_tried_in_a_hot_loop() 
 
 #[tokio::test]
 async fn what_a_function_says_of_its_failed_start_is_shown() {
-    let running = running(Wanted { environment: vec![("LOCAL_INIT", "error".into())], ..Wanted::default() }).await;
+    let running =
+        running(Wanted { environment: vec![("LOCAL_INIT", "error".into())], ..Wanted::default() })
+            .await;
     let failure = failure(&running, json!({})).await;
     assert_eq!((failure.cause, failure.kind.as_str()), (Cause::Init, "Config"));
     assert!(failure.message.contains("two settings are missing"), "{}", failure.message);
@@ -128,8 +146,14 @@ async fn a_function_that_never_asks_for_an_event_does_not_hang_its_callers() {
     };
     let running = running(wanted).await;
     let (one, two) = tokio::join!(failure(&running, json!({})), failure(&running, json!({})));
-    assert_eq!((one.kind.as_str(), two.kind.as_str()), ("Sandbox.InitTimedout", "Sandbox.InitTimedout"));
-    eventually("its processes are gone", async || running.pool.processes().is_empty().then_some(())).await;
+    assert_eq!(
+        (one.kind.as_str(), two.kind.as_str()),
+        ("Sandbox.InitTimedout", "Sandbox.InitTimedout")
+    );
+    eventually("its processes are gone", async || {
+        running.pool.processes().is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -138,7 +162,9 @@ async fn there_are_as_many_processes_as_the_limit_allows_and_no_more() {
     let mut calls = JoinSet::new();
     for _ in 0..6 {
         let pool = running.pool.clone();
-        calls.spawn(async move { pool.invoke(json!({"do": "sleep", "ms": 150}).to_string().into()).await });
+        calls.spawn(async move {
+            pool.invoke(json!({"do": "sleep", "ms": 150}).to_string().into()).await
+        });
     }
     eventually("two run and four wait", async || {
         let load = running.pool.load();
@@ -164,7 +190,8 @@ async fn killed_processes_fail_what_they_do_and_the_next_event_gets_a_fresh_one(
         eventually("it runs", async || (running.pool.load().running == 1).then_some(())).await;
         assert_eq!(running.pool.kill(), 1);
     };
-    let (failure, ()) = tokio::join!(failure(&running, json!({"do": "sleep", "ms": 60_000})), killing);
+    let (failure, ()) =
+        tokio::join!(failure(&running, json!({"do": "sleep", "ms": 60_000})), killing);
     assert_eq!(failure.cause, Cause::Died);
     assert!(failure.message.contains("signal: 9"), "{}", failure.message);
     answer(&running, json!({})).await;
@@ -194,7 +221,8 @@ async fn stopping_lets_running_invocations_finish_and_ends_every_process() {
     let (finished, refused, ()) = tokio::join!(
         answer(&running, json!({"do": "sleep", "ms": 200})),
         async {
-            eventually("the first runs", async || (running.pool.load().running == 1).then_some(())).await;
+            eventually("the first runs", async || (running.pool.load().running == 1).then_some(()))
+                .await;
             failure(&running, json!({})).await
         },
         stopping

@@ -1,4 +1,5 @@
 //! Queues and streams that call a function, on the real services, with a scripted function.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "test code")]
 
 use std::{
     collections::VecDeque,
@@ -34,7 +35,8 @@ use host_support::{call, eventually};
 mod host_support;
 
 const QUEUE: &str = "arn:aws:sqs:us-east-1:000000000000:inbound";
-const STREAM: &str = "arn:aws:dynamodb:us-east-1:000000000000:table/outbox/stream/2020-01-01T00:00:00.000";
+const STREAM: &str =
+    "arn:aws:dynamodb:us-east-1:000000000000:table/outbox/stream/2020-01-01T00:00:00.000";
 
 /// A function that answers from a list, and with full success when the list is empty.
 #[derive(Clone)]
@@ -56,7 +58,10 @@ impl Script {
     fn new(answers: &[Told]) -> (Self, mpsc::UnboundedReceiver<Value>) {
         let (seen, events) = mpsc::unbounded_channel();
         let answers = Arc::new(Mutex::new(answers.iter().cloned().collect()));
-        (Self { answers, seen, may_answer: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)) }, events)
+        (
+            Self { answers, seen, may_answer: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)) },
+            events,
+        )
     }
 }
 
@@ -69,12 +74,19 @@ impl Invoke for Script {
         match told {
             None => Outcome::Answer(Bytes::new()),
             Some(Told::Answer(text)) => Outcome::Answer(text.into()),
-            Some(Told::Error) => {
-                Outcome::Failed(Failure { cause: Cause::Died, kind: "Runtime.ExitError".into(), message: "gone".into() })
-            }
+            Some(Told::Error) => Outcome::Failed(Failure {
+                cause: Cause::Died,
+                kind: "Runtime.ExitError".into(),
+                message: "gone".into(),
+            }),
             Some(Told::Fail(names)) => {
-                let failed = records(&event).iter().filter(|record| names.contains(&name(record))).map(|record| json!({ "itemIdentifier": id(record) }));
-                Outcome::Answer(json!({ "batchItemFailures": failed.collect::<Vec<_>>() }).to_string().into())
+                let failed = records(&event)
+                    .iter()
+                    .filter(|record| names.contains(&name(record)))
+                    .map(|record| json!({ "itemIdentifier": id(record) }));
+                Outcome::Answer(
+                    json!({ "batchItemFailures": failed.collect::<Vec<_>>() }).to_string().into(),
+                )
             }
         }
     }
@@ -85,7 +97,11 @@ fn records(event: &Value) -> &Vec<Value> {
 }
 
 fn name(record: &Value) -> &str {
-    record.get("body").or_else(|| record.pointer("/dynamodb/Keys/pk/S")).and_then(Value::as_str).unwrap()
+    record
+        .get("body")
+        .or_else(|| record.pointer("/dynamodb/Keys/pk/S"))
+        .and_then(Value::as_str)
+        .unwrap()
 }
 
 fn id(record: &Value) -> &Value {
@@ -126,7 +142,12 @@ async fn services(visibility: Duration) -> (Services, tempfile::TempDir) {
         ttl_attribute: None,
         stream_arn: Some(STREAM.into()),
     };
-    let wiring = Wiring { region: "us-east-1".into(), queues: vec![queue], tables: vec![table], ..Wiring::default() };
+    let wiring = Wiring {
+        region: "us-east-1".into(),
+        queues: vec![queue],
+        tables: vec![table],
+        ..Wiring::default()
+    };
     (Services::open(&wiring, Options::in_memory(folder.path())).await.unwrap(), folder)
 }
 
@@ -145,8 +166,13 @@ struct Wanted {
     visibility: Duration,
 }
 
-const PLAIN: Wanted =
-    Wanted { batch: 10, window: Duration::ZERO, item_failures: true, width: 1, visibility: Duration::from_secs(60) };
+const PLAIN: Wanted = Wanted {
+    batch: 10,
+    window: Duration::ZERO,
+    item_failures: true,
+    width: 1,
+    visibility: Duration::from_secs(60),
+};
 
 impl Queued {
     async fn start(wanted: Wanted, script: Script, bodies: &[&str]) -> Self {
@@ -173,14 +199,18 @@ impl Queued {
     /// What is left once the source has come to an end.
     async fn left(mut self) -> u64 {
         self.stop.send(true).unwrap();
-        timeout(Duration::from_secs(10), self.running.join_next()).await.expect("the source does not stop").unwrap().unwrap();
+        timeout(Duration::from_secs(10), self.running.join_next())
+            .await
+            .expect("the source does not stop")
+            .unwrap()
+            .unwrap();
         let counts = self.services.queues.counts(QUEUE).unwrap();
         counts.visible + counts.in_flight + counts.delayed
     }
 }
 
 async fn check(item_failures: bool, told: Told, left: u64) {
-    let (script, mut events) = Script::new(&[told.clone()]);
+    let (script, mut events) = Script::new(std::slice::from_ref(&told));
     let queued = Queued::start(Wanted { item_failures, ..PLAIN }, script, &["a", "b", "c"]).await;
     assert_eq!(names(&next(&mut events).await).len(), 3);
     assert_eq!(queued.left().await, left, "{told:?}");
@@ -212,7 +242,9 @@ async fn messages_are_deleted_or_left_as_lambda_does_it() {
 async fn a_batch_of_ten_with_three_failures_brings_back_exactly_those_three() {
     let (script, mut events) = Script::new(&[Told::Fail(&["2", "5", "9"])]);
     let bodies = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
-    let queued = Queued::start(Wanted { visibility: Duration::from_millis(300), ..PLAIN }, script, &bodies).await;
+    let queued =
+        Queued::start(Wanted { visibility: Duration::from_millis(300), ..PLAIN }, script, &bodies)
+            .await;
     assert_eq!(names(&next(&mut events).await).len(), 10);
     let mut back = Vec::new();
     while back.len() < 3 {
@@ -235,11 +267,28 @@ async fn a_message_has_the_shape_of_lambda() {
     let record = &records(&event)[0];
     let mut keys: Vec<_> = record.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
-    assert_eq!(keys, [
-        "attributes", "awsRegion", "body", "eventSource", "eventSourceARN", "md5OfBody", "messageAttributes", "messageId", "receiptHandle"
-    ]);
-    assert_eq!((&record["body"], &record["md5OfBody"]), (&json!("hello"), &json!("5d41402abc4b2a76b9719d911017c592")));
-    assert_eq!((&record["eventSource"], &record["eventSourceARN"], &record["awsRegion"]), (&json!("aws:sqs"), &json!(QUEUE), &json!("us-east-1")));
+    assert_eq!(
+        keys,
+        [
+            "attributes",
+            "awsRegion",
+            "body",
+            "eventSource",
+            "eventSourceARN",
+            "md5OfBody",
+            "messageAttributes",
+            "messageId",
+            "receiptHandle"
+        ]
+    );
+    assert_eq!(
+        (&record["body"], &record["md5OfBody"]),
+        (&json!("hello"), &json!("5d41402abc4b2a76b9719d911017c592"))
+    );
+    assert_eq!(
+        (&record["eventSource"], &record["eventSourceARN"], &record["awsRegion"]),
+        (&json!("aws:sqs"), &json!(QUEUE), &json!("us-east-1"))
+    );
     assert_eq!(record["attributes"]["ApproximateReceiveCount"], "1");
     queued.left().await;
 }
@@ -249,7 +298,12 @@ async fn a_window_gathers_more_than_one_receive_gives() {
     let (script, mut events) = Script::new(&[]);
     let bodies: Vec<_> = (0..15).map(|number| number.to_string()).collect();
     let bodies: Vec<_> = bodies.iter().map(String::as_str).collect();
-    let queued = Queued::start(Wanted { batch: 20, window: Duration::from_millis(500), ..PLAIN }, script, &bodies).await;
+    let queued = Queued::start(
+        Wanted { batch: 20, window: Duration::from_millis(500), ..PLAIN },
+        script,
+        &bodies,
+    )
+    .await;
     assert_eq!(names(&next(&mut events).await).len(), 15);
     assert_eq!(queued.left().await, 0);
 }
@@ -268,7 +322,8 @@ async fn no_more_batches_are_with_the_function_than_the_concurrency_allows() {
     let (script, mut events) = Script::new(&[]);
     let may_answer = Arc::clone(&script.may_answer);
     may_answer.forget_permits(Semaphore::MAX_PERMITS);
-    let queued = Queued::start(Wanted { batch: 1, width: 2, ..PLAIN }, script, &["a", "b", "c"]).await;
+    let queued =
+        Queued::start(Wanted { batch: 1, width: 2, ..PLAIN }, script, &["a", "b", "c"]).await;
     next(&mut events).await;
     next(&mut events).await;
     let counts = queued.services.queues.counts(QUEUE).unwrap();
@@ -310,7 +365,10 @@ impl Streamed {
                 ("x-amz-target", "DynamoDB_20120810.PutItem"),
                 ("content-type", "application/x-amz-json-1.0"),
                 ("x-amz-date", "20200101T000000Z"),
-                ("authorization", "AWS4-HMAC-SHA256 Credential=LOCALtest/20200101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0"),
+                (
+                    "authorization",
+                    "AWS4-HMAC-SHA256 Credential=LOCALtest/20200101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0",
+                ),
             ];
             let answer = call("POST", &self.url, &headers, body.as_bytes()).await;
             assert_eq!(answer.status, 200, "{:?}", answer.body);
@@ -341,7 +399,8 @@ impl Streamed {
 
     async fn at_the_end(&self, reading: &Reading) {
         eventually("the stream is read to its end", async || {
-            let rest = self.services.streams.read(STREAM, reading.place.done().as_ref(), 1).await.unwrap();
+            let rest =
+                self.services.streams.read(STREAM, reading.place.done().as_ref(), 1).await.unwrap();
             (rest.is_empty() && !reading.place.is_busy()).then_some(())
         })
         .await;
@@ -351,7 +410,11 @@ impl Streamed {
 impl Reading {
     async fn end(mut self) {
         self.stop.send(true).unwrap();
-        timeout(Duration::from_secs(10), self.running.join_next()).await.expect("the source does not stop").unwrap().unwrap();
+        timeout(Duration::from_secs(10), self.running.join_next())
+            .await
+            .expect("the source does not stop")
+            .unwrap()
+            .unwrap();
     }
 }
 
@@ -365,8 +428,14 @@ async fn a_stream_is_read_from_its_start_and_then_as_it_grows() {
     let event = next(&mut events).await;
     assert_eq!(names(&event), ["1", "2"]);
     let record = &records(&event)[0];
-    assert_eq!((&record["eventSource"], &record["eventSourceARN"], &record["eventName"]), (&json!("aws:dynamodb"), &json!(STREAM), &json!("INSERT")));
-    assert_eq!(record["dynamodb"]["NewImage"], json!({"pk": {"S": "1"}, "relay_state": {"S": "NEW"}}));
+    assert_eq!(
+        (&record["eventSource"], &record["eventSourceARN"], &record["eventName"]),
+        (&json!("aws:dynamodb"), &json!(STREAM), &json!("INSERT"))
+    );
+    assert_eq!(
+        record["dynamodb"]["NewImage"],
+        json!({"pk": {"S": "1"}, "relay_state": {"S": "NEW"}})
+    );
     streamed.at_the_end(&reading).await;
     streamed.put(&["4"], "DONE").await;
     streamed.put(&["5"], "NEW").await;
@@ -382,7 +451,10 @@ async fn after_failures_of_4_and_8_everything_from_4_on_comes_again() {
     streamed.put(&["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"], "NEW").await;
     let (script, mut events) = Script::new(&[Told::Fail(&["8", "4"]), Told::Fail(&["8"])]);
     let reading = streamed.read(script, Some(5), Checkpoint::memory());
-    assert_eq!(names(&next(&mut events).await), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+    assert_eq!(
+        names(&next(&mut events).await),
+        ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]
+    );
     assert_eq!(names(&next(&mut events).await), ["4", "5", "6", "7", "8", "9", "10"]);
     assert_eq!(names(&next(&mut events).await), ["8", "9", "10"]);
     streamed.at_the_end(&reading).await;

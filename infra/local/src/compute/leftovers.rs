@@ -36,7 +36,10 @@ impl Identity {
         let started = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
         let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         // A program that was built again since shows as deleted.
-        let program = program.to_str().and_then(|text| text.strip_suffix(" (deleted)")).map_or(program.clone(), PathBuf::from);
+        let program = program
+            .to_str()
+            .and_then(|text| text.strip_suffix(" (deleted)"))
+            .map_or(program.clone(), PathBuf::from);
         Some(Self { pid, started, program })
     }
 }
@@ -92,7 +95,8 @@ impl Processes {
 
 fn end(left: &Identity) -> bool {
     let same = Identity::of(left.pid).as_ref() == Some(left);
-    same && i32::try_from(left.pid).is_ok_and(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok())
+    same && i32::try_from(left.pid)
+        .is_ok_and(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok())
 }
 
 #[cfg(test)]
@@ -126,10 +130,13 @@ mod tests {
         let path = folder.path().join("processes.json");
         let mut child = sleeper();
         let who = Identity::of(child.id()).unwrap();
-        listed(&path, &[
-            Identity { started: who.started + 1, ..who.clone() },
-            Identity { program: PathBuf::from("/bin/other"), ..who },
-        ]);
+        listed(
+            &path,
+            &[
+                Identity { started: who.started + 1, ..who.clone() },
+                Identity { program: PathBuf::from("/bin/other"), ..who },
+            ],
+        );
         let (_, ended) = Processes::take_over(&path).unwrap();
         assert!(ended.is_empty());
         assert!(child.try_wait().unwrap().is_none());

@@ -142,6 +142,8 @@ mod tests {
         let log = Log::open(&path, TURN_OVER_AT).unwrap();
         copy(&vec![b'x'; 3 * LINE_LIMIT][..], &log, &Tail::default()).await;
         let written = fs::read_to_string(&path).unwrap();
-        assert!(written.lines().count() >= 3 && written.lines().all(|line| line.len() < 2 * LINE_LIMIT));
+        assert!(
+            written.lines().count() >= 3 && written.lines().all(|line| line.len() < 2 * LINE_LIMIT)
+        );
     }
 }

@@ -156,7 +156,13 @@ impl Pool {
     /// When the log cannot be opened.
     pub fn new(spec: Spec, runtime: Runtime) -> io::Result<Self> {
         let log = Arc::new(Log::open(&spec.log, TURN_OVER_AT)?);
-        Ok(Self(Arc::new(Inner { spec, runtime, log, state: Mutex::default(), changed: Notify::new() })))
+        Ok(Self(Arc::new(Inner {
+            spec,
+            runtime,
+            log,
+            state: Mutex::default(),
+            changed: Notify::new(),
+        })))
     }
 
     /// The function.
@@ -178,11 +184,20 @@ impl Pool {
     /// Dropping the future does not stop an invocation that has begun: neither does a gateway that gives up.
     pub async fn invoke(&self, event: Bytes) -> Outcome {
         if event.len() > EVENT_LIMIT {
-            let message = format!("{} byte payload is too large for an event (limit {EVENT_LIMIT} bytes)", event.len());
-            return Outcome::Failed(Failure::new(Cause::Reported, "RequestTooLargeException", message));
+            let message = format!(
+                "{} byte payload is too large for an event (limit {EVENT_LIMIT} bytes)",
+                event.len()
+            );
+            return Outcome::Failed(Failure::new(
+                Cause::Reported,
+                "RequestTooLargeException",
+                message,
+            ));
         }
         let (answer, end) = oneshot::channel();
-        if let Err(failure) = self.enqueue(Invocation { request: process::random_id(), event, answer }) {
+        if let Err(failure) =
+            self.enqueue(Invocation { request: process::random_id(), event, answer })
+        {
             return Outcome::Failed(failure);
         }
         end.await.unwrap_or_else(|_| Outcome::Failed(stopping()))
@@ -194,7 +209,9 @@ impl Pool {
             return Err(stopping());
         }
         let none_up = !state.processes.values().any(|entry| entry.ready);
-        if let Some(trouble) = state.trouble.as_ref().filter(|trouble| none_up && Instant::now() < trouble.until) {
+        if let Some(trouble) =
+            state.trouble.as_ref().filter(|trouble| none_up && Instant::now() < trouble.until)
+        {
             return Err(trouble.failure.clone());
         }
         state.begun += 1;
@@ -212,8 +229,15 @@ impl Pool {
             entry.ready = true;
             entry.order(Order::Until(None));
             if let Some(current) = entry.current.take() {
-                let message = format!("RequestId: {} asked for the next event before it answered", current.request);
-                current.end(Outcome::Failed(Failure::new(Cause::Reported, "Runtime.NoResponse", message)));
+                let message = format!(
+                    "RequestId: {} asked for the next event before it answered",
+                    current.request
+                );
+                current.end(Outcome::Failed(Failure::new(
+                    Cause::Reported,
+                    "Runtime.NoResponse",
+                    message,
+                )));
             }
             if closed {
                 entry.order(Order::Kill);
@@ -233,7 +257,9 @@ impl Pool {
         let mut state = self.state();
         let closed = state.closed;
         let Some(entry) = state.processes.get_mut(process) else { return false };
-        let Some(current) = entry.current.take_if(|current| current.request == request) else { return false };
+        let Some(current) = entry.current.take_if(|current| current.request == request) else {
+            return false;
+        };
         entry.order(Order::Until(None));
         if closed {
             entry.order(Order::Kill);
@@ -264,9 +290,14 @@ impl Pool {
             entry.end = Some(EndedBy::InitTimeout);
             return true;
         }
-        let Some(current) = entry.current.take_if(|current| current.until <= Instant::now()) else { return false };
-        let message =
-            format!("RequestId: {} Error: Task timed out after {:.2} seconds", current.request, self.0.spec.timeout.as_secs_f64());
+        let Some(current) = entry.current.take_if(|current| current.until <= Instant::now()) else {
+            return false;
+        };
+        let message = format!(
+            "RequestId: {} Error: Task timed out after {:.2} seconds",
+            current.request,
+            self.0.spec.timeout.as_secs_f64()
+        );
         entry.end = Some(EndedBy::Order);
         self.0.log.line(format!("{{\"host\":\"killed: {message}\"}}").as_bytes());
         current.end(Outcome::Failed(Failure::new(Cause::TimedOut, "Sandbox.Timedout", message)));
@@ -283,28 +314,44 @@ impl Pool {
             Ending::Exited(Err(error)) => format!("was lost: {error}"),
         };
         if let Some(current) = entry.current {
-            let message = format!("RequestId: {} Error: Runtime {how}{}", current.request, self.last_lines(&entry.tail));
+            let message = format!(
+                "RequestId: {} Error: Runtime {how}{}",
+                current.request,
+                self.last_lines(&entry.tail)
+            );
             current.end(Outcome::Failed(Failure::new(Cause::Died, "Runtime.ExitError", message)));
         } else if !entry.ready && entry.end != Some(EndedBy::Order) && !state.closed {
             let failure = self.why_not_up(&how, entry.said, entry.end, &entry.tail);
-            self.trouble(&mut state, failure);
+            self.trouble(&mut state, &failure);
         }
         self.dispatch(&mut state);
         self.0.changed.notify_waiters();
     }
 
-    fn why_not_up(&self, how: &str, said: Option<Failure>, end: Option<EndedBy>, tail: &Tail) -> Failure {
+    fn why_not_up(
+        &self,
+        how: &str,
+        said: Option<Failure>,
+        end: Option<EndedBy>,
+        tail: &Tail,
+    ) -> Failure {
         let Spec { logical_id, init_timeout, .. } = &self.0.spec;
         let lines = self.last_lines(tail);
         match (said, end) {
-            (Some(said), _) => Failure { message: format!("{logical_id} cannot start: {}{lines}", said.message), ..said },
+            (Some(said), _) => Failure {
+                message: format!("{logical_id} cannot start: {}{lines}", said.message),
+                ..said
+            },
             (None, Some(EndedBy::InitTimeout)) => {
-                let message =
-                    format!("{logical_id} did not ask for its first event within {} s{lines}", init_timeout.as_secs_f32());
+                let message = format!(
+                    "{logical_id} did not ask for its first event within {} s{lines}",
+                    init_timeout.as_secs_f32()
+                );
                 Failure::new(Cause::Init, "Sandbox.InitTimedout", message)
             }
             (None, _) => {
-                let message = format!("{logical_id} {how}, before it asked for its first event{lines}");
+                let message =
+                    format!("{logical_id} {how}, before it asked for its first event{lines}");
                 Failure::new(Cause::Init, "Runtime.ExitError", message)
             }
         }
@@ -312,18 +359,24 @@ impl Pool {
 
     fn last_lines(&self, tail: &Tail) -> String {
         match tail.text() {
-            text if text.is_empty() => format!("\nit wrote nothing to its log ({})", self.0.spec.log.display()),
+            text if text.is_empty() => {
+                format!("\nit wrote nothing to its log ({})", self.0.spec.log.display())
+            }
             text => format!("\nlast lines of its log ({}):\n{text}", self.0.spec.log.display()),
         }
     }
 
     /// Tells everybody who waits, unless another process is up and will come round to them.
-    fn trouble(&self, state: &mut State, failure: Failure) {
+    fn trouble(&self, state: &mut State, failure: &Failure) {
         tracing::error!(function = self.0.spec.logical_id, "{failure}");
-        let wait = state.trouble.as_ref().map_or(INIT_BACKOFF.0, |last| (last.wait * 2).min(INIT_BACKOFF.1));
-        state.trouble = Some(Trouble { failure: failure.clone(), wait, until: Instant::now() + wait });
+        let wait = state
+            .trouble
+            .as_ref()
+            .map_or(INIT_BACKOFF.0, |last| (last.wait * 2).min(INIT_BACKOFF.1));
+        state.trouble =
+            Some(Trouble { failure: failure.clone(), wait, until: Instant::now() + wait });
         if !state.processes.values().any(|entry| entry.ready) {
-            state.refuse_waiting(&failure);
+            state.refuse_waiting(failure);
         }
     }
 
@@ -333,7 +386,11 @@ impl Pool {
         while !state.queue.is_empty() {
             // The one that waited least: its memory is warm, and those at the bottom grow old and are ended.
             let Some(parked) = state.parked.pop() else { break };
-            let Some(entry) = state.processes.get_mut(&parked.process).filter(|_| !parked.hand.is_closed()) else { continue };
+            let Some(entry) =
+                state.processes.get_mut(&parked.process).filter(|_| !parked.hand.is_closed())
+            else {
+                continue;
+            };
             let Some(invocation) = state.queue.pop_front() else { break };
             if let Some(back) = self.hand(entry, parked, invocation) {
                 state.queue.push_front(back);
@@ -342,7 +399,9 @@ impl Pool {
         if state.closed {
             return;
         }
-        if let Some(trouble) = state.trouble.as_ref().filter(|trouble| Instant::now() < trouble.until) {
+        if let Some(trouble) =
+            state.trouble.as_ref().filter(|trouble| Instant::now() < trouble.until)
+        {
             let failure = trouble.failure.clone();
             if state.processes.is_empty() {
                 state.refuse_waiting(&failure);
@@ -351,7 +410,8 @@ impl Pool {
         }
         // Those that start, and those that have just answered, will ask for an event in a moment.
         let soon = |entry: &&Entry| entry.current.is_none() && entry.end.is_none();
-        let mut coming = state.processes.values().filter(soon).count().saturating_sub(state.parked.len());
+        let mut coming =
+            state.processes.values().filter(soon).count().saturating_sub(state.parked.len());
         while state.queue.len() > coming && state.processes.len() < self.0.spec.limit {
             self.start(state);
             coming += 1;
@@ -359,11 +419,20 @@ impl Pool {
     }
 
     /// Gives the invocation back when the process went away meanwhile.
-    fn hand(&self, entry: &mut Entry, parked: Parked, invocation: Invocation) -> Option<Invocation> {
+    fn hand(
+        &self,
+        entry: &mut Entry,
+        parked: Parked,
+        invocation: Invocation,
+    ) -> Option<Invocation> {
         let Invocation { request, event, answer } = invocation;
         let timeout = self.0.spec.timeout;
-        let deadline_ms = clock::now().as_millisecond().saturating_add(i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
-        if let Err(Handed { request, event, .. }) = parked.hand.send(Handed { request: request.clone(), event, deadline_ms }) {
+        let deadline_ms = clock::now()
+            .as_millisecond()
+            .saturating_add(i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
+        if let Err(Handed { request, event, .. }) =
+            parked.hand.send(Handed { request: request.clone(), event, deadline_ms })
+        {
             return Some(Invocation { request, event, answer });
         }
         let until = Instant::now() + timeout;
@@ -375,8 +444,15 @@ impl Pool {
     fn start(&self, state: &mut State) {
         let (orders, received) = mpsc::unbounded_channel();
         let (process, tail) = (process::random_id(), Arc::new(Tail::default()));
-        let entry =
-            Entry { pid: None, ready: false, current: None, end: None, said: None, orders, tail: Arc::clone(&tail) };
+        let entry = Entry {
+            pid: None,
+            ready: false,
+            current: None,
+            end: None,
+            said: None,
+            orders,
+            tail: Arc::clone(&tail),
+        };
         state.processes.insert(process.clone(), entry);
         self.0.runtime.attend(self.clone(), process, tail, received);
     }
@@ -416,7 +492,10 @@ impl Pool {
                 entry.order(Order::Kill);
             }
         }
-        self.wait_until(grace, |state| state.processes.values().all(|entry| entry.current.is_none())).await;
+        self.wait_until(grace, |state| {
+            state.processes.values().all(|entry| entry.current.is_none())
+        })
+        .await;
         self.kill();
         self.wait_until(BURIAL, |state| state.processes.is_empty()).await;
     }
@@ -496,7 +575,10 @@ impl Invoke for Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("function", &self.0.spec.logical_id).field("load", &self.load()).finish_non_exhaustive()
+        f.debug_struct("Pool")
+            .field("function", &self.0.spec.logical_id)
+            .field("load", &self.load())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,11 +1,6 @@
 //! One process of a function: started, attended, and buried.
 
-use std::{
-    future, io,
-    process::Stdio,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future, io, process::Stdio, sync::Arc, time::Duration};
 
 use tokio::{
     process::{Child, Command},

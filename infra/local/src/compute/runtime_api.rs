@@ -20,11 +20,7 @@ use axum::{
     serve::ListenerExt as _,
 };
 use serde_json::{Value, json};
-use tokio::{
-    net::TcpListener,
-    sync::mpsc::UnboundedReceiver,
-    task::JoinSet,
-};
+use tokio::{net::TcpListener, sync::mpsc::UnboundedReceiver, task::JoinSet};
 
 use super::{
     function::{ANSWER_LIMIT, Cause, Failure, Outcome},
@@ -74,8 +70,18 @@ impl Runtime {
         format!("http://{}/{process}", self.0.address)
     }
 
-    pub(crate) fn attend(&self, pool: Pool, process: String, tail: Arc<Tail>, orders: UnboundedReceiver<Order>) {
-        self.0.pools.lock().unwrap_or_else(PoisonError::into_inner).insert(process.clone(), pool.clone());
+    pub(crate) fn attend(
+        &self,
+        pool: Pool,
+        process: String,
+        tail: Arc<Tail>,
+        orders: UnboundedReceiver<Order>,
+    ) {
+        self.0
+            .pools
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(process.clone(), pool.clone());
         let runtime = self.clone();
         let mut attended = self.0.attended.lock().unwrap_or_else(PoisonError::into_inner);
         while attended.try_join_next().is_some() {}
@@ -121,10 +127,16 @@ async fn next(State(runtime): State<Runtime>, Path(process): Path<String>) -> Re
     (headers, handed.event).into_response()
 }
 
-async fn response(State(runtime): State<Runtime>, Path((process, request)): Path<(String, String)>, body: Body) -> Response {
+async fn response(
+    State(runtime): State<Runtime>,
+    Path((process, request)): Path<(String, String)>,
+    body: Body,
+) -> Response {
     let Some(pool) = runtime.pool(&process) else { return refused("InvalidProcess") };
     let Ok(body) = to_bytes(body, ANSWER_LIMIT).await else {
-        let message = format!("Response payload size exceeded maximum allowed payload size ({ANSWER_LIMIT} bytes).");
+        let message = format!(
+            "Response payload size exceeded maximum allowed payload size ({ANSWER_LIMIT} bytes)."
+        );
         let failure = Failure::new(Cause::Reported, "Function.ResponseSizeTooLarge", message);
         pool.complete(&process, &request, Outcome::Failed(failure.clone()));
         return (StatusCode::PAYLOAD_TOO_LARGE, Json(failure.to_json())).into_response();
@@ -143,7 +155,12 @@ async fn error(
     settled(pool.complete(&process, &request, Outcome::Failed(failure)))
 }
 
-async fn init_error(State(runtime): State<Runtime>, Path(process): Path<String>, headers: HeaderMap, body: Body) -> Response {
+async fn init_error(
+    State(runtime): State<Runtime>,
+    Path(process): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let Some(pool) = runtime.pool(&process) else { return refused("InvalidProcess") };
     pool.init_failed(&process, reported(Cause::Init, &headers, body).await);
     settled(true)
@@ -154,7 +171,8 @@ async fn reported(cause: Cause, headers: &HeaderMap, body: Body) -> Failure {
     let body = to_bytes(body, ANSWER_LIMIT).await.unwrap_or_else(|_| Bytes::new());
     let said: Value = serde_json::from_slice(&body).unwrap_or_default();
     let text = |name: &str| said.get(name).and_then(Value::as_str).map(str::to_owned);
-    let header = || headers.get("lambda-runtime-function-error-type")?.to_str().ok().map(str::to_owned);
+    let header =
+        || headers.get("lambda-runtime-function-error-type")?.to_str().ok().map(str::to_owned);
     let kind = text("errorType").or_else(header).unwrap_or_else(|| "Unhandled".to_owned());
     Failure::new(cause, &kind, text("errorMessage").unwrap_or_else(|| "(no message)".to_owned()))
 }
@@ -173,5 +191,9 @@ fn refused(kind: &str) -> Response {
 
 fn trace_id() -> String {
     let (root, parent): (u128, u64) = (rand::random(), rand::random());
-    format!("Root=1-{:08x}-{:024x};Parent={parent:016x};Sampled=0", root >> 96, root & ((1 << 96) - 1))
+    format!(
+        "Root=1-{:08x}-{:024x};Parent={parent:016x};Sampled=0",
+        root >> 96,
+        root & ((1 << 96) - 1)
+    )
 }

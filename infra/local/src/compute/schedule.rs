@@ -90,7 +90,8 @@ mod tests {
         let function = Slow { under_way, begun, may_end: Arc::clone(&may_end) };
         let every = Duration::from_millis(1);
         let (stop, stopping) = watch::channel(false);
-        let schedule = Schedule { name: "sweep".into(), every, input: "{}".into(), width: 2, function };
+        let schedule =
+            Schedule { name: "sweep".into(), every, input: "{}".into(), width: 2, function };
         let mut running = JoinSet::new();
         running.spawn(schedule.run(stopping));
         assert_eq!(beginnings.recv().await.unwrap(), (Bytes::from("{}"), 1));

@@ -14,7 +14,8 @@ impl Token {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        (text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Self(text.to_owned()))
+        (text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_graphic()))
+            .then(|| Self(text.to_owned()))
     }
 
     /// A fresh one, of 256 random bits.
@@ -33,7 +34,9 @@ impl Token {
     #[must_use]
     pub fn is_in(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let given = given
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         // Comparing digests tells nothing of how much of the token was right.
         given.is_some_and(|(_, token)| Sha256::digest(token.trim()) == Sha256::digest(&self.0))
     }

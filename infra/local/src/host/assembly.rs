@@ -1,10 +1,7 @@
 //! Puts the parts together as the template wires them.
 
 use std::{
-    collections::BTreeMap,
-    num::NonZero,
-    path::PathBuf,
-    thread::available_parallelism,
+    collections::BTreeMap, num::NonZero, path::PathBuf, thread::available_parallelism,
     time::Duration,
 };
 
@@ -42,6 +39,12 @@ const ACCOUNT: &str = "000000000000";
 
 /// A process gets so long until it asks for its first event; on AWS it is 10 s, on faster machines than one that compiles.
 const INIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How far each stream is read, by its ARN.
+type Places = Vec<(String, Place)>;
+
+/// A stream, and the place to go on from.
+type Resumed = (StreamSource<Pool>, Option<String>);
 
 /// What all parts are made from.
 pub(super) struct Assembly<'a> {
@@ -89,17 +92,26 @@ fn limit(function: &Function, most: usize) -> usize {
         EventSource::Queue { max_concurrency, .. } => *max_concurrency,
         _ => None,
     });
-    let allowed = function.reserved_concurrency.or_else(|| of_sources.max()).and_then(|limit| usize::try_from(limit).ok());
+    let allowed = function
+        .reserved_concurrency
+        .or_else(|| of_sources.max())
+        .and_then(|limit| usize::try_from(limit).ok());
     allowed.unwrap_or(most).clamp(1, most)
 }
 
 impl Assembly<'_> {
     fn functions(&self) -> impl Iterator<Item = (&Function, &Pool)> {
-        self.wiring.functions.iter().filter_map(|function| Some((function, self.pools.get(&function.logical_id)?)))
+        self.wiring
+            .functions
+            .iter()
+            .filter_map(|function| Some((function, self.pools.get(&function.logical_id)?)))
     }
 
     /// Starts all queue and stream sources and schedules. Gives also how far each stream is read.
-    pub(super) fn sources(&self, stop: &watch::Receiver<bool>) -> Result<(JoinSet<()>, Vec<(String, Place)>), HostError> {
+    pub(super) fn sources(
+        &self,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<(JoinSet<()>, Places), HostError> {
         let mut running = JoinSet::new();
         let mut places = Vec::new();
         for (function, pool) in self.functions() {
@@ -121,7 +133,13 @@ impl Assembly<'_> {
                         let every = self.options.every.unwrap_or(*every);
                         let input = input.to_string().into();
                         let width = pool.spec().limit;
-                        let schedule = Schedule { name: name.clone(), every, input, width, function: pool.clone() };
+                        let schedule = Schedule {
+                            name: name.clone(),
+                            every,
+                            input,
+                            width,
+                            function: pool.clone(),
+                        };
                         running.spawn(schedule.run(stop.clone()));
                     }
                 }
@@ -130,10 +148,20 @@ impl Assembly<'_> {
         Ok((running, places))
     }
 
-    fn queue(&self, function: &Function, pool: &Pool, event: &EventSource) -> Option<QueueSource<Pool>> {
-        let EventSource::Queue { arn, batch, window, item_failures, max_concurrency } = event else { return None };
+    fn queue(
+        &self,
+        function: &Function,
+        pool: &Pool,
+        event: &EventSource,
+    ) -> Option<QueueSource<Pool>> {
+        let EventSource::Queue { arn, batch, window, item_failures, max_concurrency } = event
+        else {
+            return None;
+        };
         let limit = pool.spec().limit;
-        let width = max_concurrency.and_then(|limit| usize::try_from(limit).ok()).map_or(limit, |wanted| wanted.min(limit));
+        let width = max_concurrency
+            .and_then(|limit| usize::try_from(limit).ok())
+            .map_or(limit, |wanted| wanted.min(limit));
         Some(QueueSource {
             arn: arn.clone(),
             region: self.wiring.region.clone(),
@@ -146,14 +174,29 @@ impl Assembly<'_> {
         })
     }
 
-    fn stream(&self, function: &Function, pool: &Pool, event: &EventSource) -> Result<Option<(StreamSource<Pool>, Option<String>)>, HostError> {
-        let EventSource::Stream { arn, batch, window, item_failures, retries, filters } = event else { return Ok(None) };
+    fn stream(
+        &self,
+        function: &Function,
+        pool: &Pool,
+        event: &EventSource,
+    ) -> Result<Option<Resumed>, HostError> {
+        let EventSource::Stream { arn, batch, window, item_failures, retries, filters } = event
+        else {
+            return Ok(None);
+        };
         let filters = filters.iter().map(Pattern::parse).collect::<Result<_, _>>();
-        let filters = filters.map_err(|source| HostError::Filter { function: function.logical_id.clone(), source })?;
+        let filters = filters.map_err(|source| HostError::Filter {
+            function: function.logical_id.clone(),
+            source,
+        })?;
         // A table in memory starts empty, and so does its stream.
         let checkpoint = match self.options.in_memory {
             true => Checkpoint::memory(),
-            false => Checkpoint::file(self.folder.streams().join(format!("{}-{}.json", function.logical_id, table_of(arn)))),
+            false => Checkpoint::file(self.folder.streams().join(format!(
+                "{}-{}.json",
+                function.logical_id,
+                table_of(arn)
+            ))),
         };
         let kept = checkpoint.load()?;
         let source = StreamSource {
@@ -171,21 +214,31 @@ impl Assembly<'_> {
         Ok(Some((source, kept)))
     }
 
-    pub(super) fn control(&self, token: Token, streams: Vec<(String, Place)>) -> Control {
+    pub(super) fn control(&self, token: Token, streams: Places) -> Control {
         let mut schedules: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
         let mut consumed = Vec::new();
         for (function, _) in self.functions() {
             for event in &function.events {
                 match event {
                     EventSource::Schedule { input, .. } => {
-                        schedules.entry(function.logical_id.clone()).or_default().push(input.to_string().into());
+                        schedules
+                            .entry(function.logical_id.clone())
+                            .or_default()
+                            .push(input.to_string().into());
                     }
                     EventSource::Queue { arn, .. } => consumed.push(arn.clone()),
                     EventSource::Http { .. } | EventSource::Stream { .. } => {}
                 }
             }
         }
-        Control { token, functions: self.pools.clone(), schedules, services: self.services.clone(), consumed, streams }
+        Control {
+            token,
+            functions: self.pools.clone(),
+            schedules,
+            services: self.services.clone(),
+            consumed,
+            streams,
+        }
     }
 
     pub(super) fn gateway(&self, logical_id: &str, token: &Token) -> Gateway {
@@ -214,5 +267,7 @@ impl Assembly<'_> {
 /// The table in a stream's ARN, as part of a file's name.
 fn table_of(arn: &str) -> String {
     let name = arn.split('/').nth(1).unwrap_or(arn);
-    name.chars().map(|char| if char.is_ascii_alphanumeric() || "-_.".contains(char) { char } else { '_' }).collect()
+    name.chars()
+        .map(|char| if char.is_ascii_alphanumeric() || "-_.".contains(char) { char } else { '_' })
+        .collect()
 }

@@ -14,7 +14,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    compute::{function::Outcome, pool::{Load, Pool}, source::stream::Place, token::Token},
+    compute::{
+        function::Outcome,
+        pool::{Load, Pool},
+        source::stream::Place,
+        token::Token,
+    },
     services::{Rule, Services},
 };
 
@@ -55,7 +60,10 @@ pub fn router(control: Control) -> Router {
 async fn guard(State(control): Shared, request: Request, next: Next) -> Response {
     match control.token.is_in(request.headers()) {
         true => next.run(request).await,
-        false => refused(StatusCode::UNAUTHORIZED, "send `Authorization: Bearer <token>`; the token is in the file `token` of the state folder"),
+        false => refused(
+            StatusCode::UNAUTHORIZED,
+            "send `Authorization: Bearer <token>`; the token is in the file `token` of the state folder",
+        ),
     }
 }
 
@@ -99,10 +107,15 @@ async fn kill(State(control): Shared, Path(function): Path<String>) -> Response 
 }
 
 async fn run(State(control): Shared, Path(function): Path<String>) -> Response {
-    let Some(pool) = control.functions.get(&function) else { return no_function(&control, &function) };
+    let Some(pool) = control.functions.get(&function) else {
+        return no_function(&control, &function);
+    };
     let events = control.schedules.get(&function).map(Vec::as_slice).unwrap_or_default();
     let Some((last, first)) = events.split_last() else {
-        return refused(StatusCode::BAD_REQUEST, &format!("{function} has no schedule in the template"));
+        return refused(
+            StatusCode::BAD_REQUEST,
+            &format!("{function} has no schedule in the template"),
+        );
     };
     for event in first {
         if let Outcome::Failed(failure) = pool.invoke(event.clone()).await {
@@ -141,7 +154,8 @@ async fn idle(State(control): Shared) -> Response {
     }
     let functions = control.loads();
     idle &= functions == before;
-    Json(json!({ "idle": idle, "queues": queues, "streams": streams, "functions": functions })).into_response()
+    Json(json!({ "idle": idle, "queues": queues, "streams": streams, "functions": functions }))
+        .into_response()
 }
 
 impl Control {
@@ -151,7 +165,10 @@ impl Control {
 }
 
 async fn unknown() -> Response {
-    refused(StatusCode::NOT_FOUND, "the control API has calls, faults, idle, processes, run/{function} and kill/{function}")
+    refused(
+        StatusCode::NOT_FOUND,
+        "the control API has calls, faults, idle, processes, run/{function} and kill/{function}",
+    )
 }
 
 fn no_function(control: &Control, function: &str) -> Response {

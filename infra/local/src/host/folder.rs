@@ -59,7 +59,8 @@ impl Folder {
         make(path)?;
         let path = path.canonicalize().map_err(broken("cannot find", path))?;
         let lock_path = path.join("lock");
-        let mut lock = private().read(true).open(&lock_path).map_err(broken("cannot open", &lock_path))?;
+        let mut lock =
+            private().read(true).open(&lock_path).map_err(broken("cannot open", &lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -69,7 +70,9 @@ impl Folder {
                 let holder = if holder.is_empty() { "unknown" } else { holder }.to_owned();
                 return Err(FolderError::InUse { path, holder });
             }
-            Err(TryLockError::Error(source)) => return Err(broken("cannot lock", &lock_path)(source)),
+            Err(TryLockError::Error(source)) => {
+                return Err(broken("cannot lock", &lock_path)(source));
+            }
         }
         let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
         written.map_err(broken("cannot write", &lock_path))?;
@@ -114,7 +117,8 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let token = Token::random();
                 let made = private().create_new(true).open(&path);
-                made.and_then(|mut file| writeln!(file, "{}", token.reveal())).map_err(broken("cannot write", &path))?;
+                made.and_then(|mut file| writeln!(file, "{}", token.reveal()))
+                    .map_err(broken("cannot write", &path))?;
                 Ok(token)
             }
             Err(source) => Err(broken("cannot read", &path)(source)),
@@ -150,7 +154,11 @@ mod tests {
         let token = Folder::open(&path).unwrap().token().unwrap();
         assert_eq!(Folder::open(&path).unwrap().token().unwrap(), token);
         for (file, mode) in [("", 0o700), ("token", 0o600), ("lock", 0o600), ("logs", 0o700)] {
-            assert_eq!(fs::metadata(path.join(file)).unwrap().permissions().mode() & 0o777, mode, "{file}");
+            assert_eq!(
+                fs::metadata(path.join(file)).unwrap().permissions().mode() & 0o777,
+                mode,
+                "{file}"
+            );
         }
         fs::write(path.join("token"), "").unwrap();
         assert!(matches!(Folder::open(&path).unwrap().token(), Err(FolderError::BadToken { .. })));
@@ -161,7 +169,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = Folder::open(folder.path()).unwrap();
         let error = Folder::open(folder.path()).unwrap_err().to_string();
-        assert!(error.contains(&format!("process {}", std::process::id())) && error.contains("--state"), "{error}");
+        assert!(
+            error.contains(&format!("process {}", std::process::id())) && error.contains("--state"),
+            "{error}"
+        );
         drop(first);
         Folder::open(folder.path()).unwrap();
     }

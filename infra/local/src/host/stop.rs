@@ -7,13 +7,16 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// Listens from this call on, not only once the future is waited for: a signal that comes during the start counts too.
-/// The future is ready at Ctrl-C or SIGTERM and, `with_parent`, when standard input ends: whoever started the host is gone then.
+/// Waits for Ctrl-C or SIGTERM and, `with_parent`, for the end of standard input.
+///
+/// It listens from this call on, not only once the future is waited for: a signal that comes during the start counts too.
+/// Standard input ends when whoever started the host is gone.
 ///
 /// # Errors
 /// When signals cannot be listened for.
 pub fn listen(with_parent: bool) -> io::Result<impl Future<Output = ()>> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}

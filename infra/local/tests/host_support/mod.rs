@@ -1,6 +1,6 @@
 //! What the tests of the host share.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of this")]
+#![expect(dead_code, unreachable_pub, reason = "each test binary uses a part of this")]
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,11 @@ pub fn built() -> PathBuf {
 /// The function that does what it is told.
 pub fn echo_function() -> PathBuf {
     let path = built().join("examples/echo_function");
-    assert!(path.exists(), "{} is missing; build it with `cargo build -p local --examples`", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing; build it with `cargo build -p local --examples`",
+        path.display()
+    );
     path
 }
 
@@ -53,7 +57,8 @@ pub async fn running(wanted: Wanted) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let runtime = Runtime::new(listener.local_addr().unwrap(), None);
-    let environment: BTreeMap<_, _> = wanted.environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let environment: BTreeMap<_, _> =
+        wanted.environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let spec = Spec {
         logical_id: "EchoFunction".into(),
         name: "local-echo".into(),
@@ -99,13 +104,23 @@ pub async fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]
     let mut joined: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in &parts.headers {
         let value = value.to_str().unwrap();
-        joined.entry(name.to_string()).and_modify(|before| *before = format!("{before}|{value}")).or_insert_with(|| value.to_owned());
+        joined
+            .entry(name.to_string())
+            .and_modify(|before| *before = format!("{before}|{value}"))
+            .or_insert_with(|| value.to_owned());
     }
-    Answer { status: parts.status.as_u16(), headers: joined, body: body.collect().await.unwrap().to_bytes() }
+    Answer {
+        status: parts.status.as_u16(),
+        headers: joined,
+        body: body.collect().await.unwrap().to_bytes(),
+    }
 }
 
 /// Waits until something holds, for at most ten seconds.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+pub async fn eventually<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut look: impl FnMut() -> F,
+) -> T {
     let looking = async {
         loop {
             match look().await {
@@ -114,5 +129,7 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: 
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), looking).await.unwrap_or_else(|_| panic!("never: {what}"))
+    tokio::time::timeout(Duration::from_secs(10), looking)
+        .await
+        .unwrap_or_else(|_| panic!("never: {what}"))
 }

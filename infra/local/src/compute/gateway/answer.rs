@@ -103,7 +103,10 @@ mod tests {
             (response.status().as_u16(), headers, response.into_body().to_vec())
         });
         let expected = expected.map(|(status, headers, body)| {
-            let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let headers = headers
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
             (status, headers, body.to_vec())
         });
         assert_eq!(found, expected, "{answer}");
@@ -125,7 +128,12 @@ mod tests {
             }),
             Some((
                 200,
-                &[("content-type", "image/png"), ("set-cookie", "a=1; Secure"), ("set-cookie", "b=2"), ("x-count", "3")],
+                &[
+                    ("content-type", "image/png"),
+                    ("set-cookie", "a=1; Secure"),
+                    ("set-cookie", "b=2"),
+                    ("x-count", "3"),
+                ],
                 b"\x00\xff",
             )),
         );

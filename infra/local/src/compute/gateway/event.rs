@@ -90,7 +90,9 @@ pub fn event(request: &Request<'_>, matched: &Matched, stamp: &Stamp<'_>) -> Val
     });
     // What is empty is left out, not null.
     if let Some(event) = event.as_object_mut() {
-        let mut add = |name: &str, value: Option<Value>| value.map(|value| event.insert(name.to_owned(), value));
+        let mut add = |name: &str, value: Option<Value>| {
+            value.map(|value| event.insert(name.to_owned(), value))
+        };
         add("cookies", cookies(request.headers));
         add("queryStringParameters", query(request.uri.query().unwrap_or_default()));
         add("pathParameters", (!matched.parameters.is_empty()).then(|| json!(matched.parameters)));
@@ -102,13 +104,20 @@ pub fn event(request: &Request<'_>, matched: &Matched, stamp: &Stamp<'_>) -> Val
 /// Names in lower case, repeated ones joined by commas, cookies taken out, the gateway's own added.
 fn headers(request: &Request<'_>, stamp: &Stamp<'_>) -> Map<String, Value> {
     let mut joined: BTreeMap<String, String> = BTreeMap::new();
-    for name in request.headers.keys().filter(|name| *name != header::COOKIE && !of_one_connection(name.as_str())) {
+    for name in request
+        .headers
+        .keys()
+        .filter(|name| *name != header::COOKIE && !of_one_connection(name.as_str()))
+    {
         if let Some(value) = text(request.headers, name.as_str()) {
             joined.insert(name.as_str().to_owned(), value);
         }
     }
     let peer = request.peer.to_string();
-    joined.entry("x-forwarded-for".to_owned()).and_modify(|before| before.push_str(&format!(", {peer}"))).or_insert(peer);
+    joined
+        .entry("x-forwarded-for".to_owned())
+        .and_modify(|before| before.push_str(&format!(", {peer}")))
+        .or_insert(peer);
     joined.insert("x-forwarded-port".to_owned(), request.port.to_string());
     joined.insert("x-forwarded-proto".to_owned(), "http".to_owned());
     joined.entry("x-amzn-trace-id".to_owned()).or_insert_with(|| stamp.trace.to_owned());
@@ -120,18 +129,33 @@ fn headers(request: &Request<'_>, stamp: &Stamp<'_>) -> Map<String, Value> {
 pub(crate) fn of_one_connection(name: &str) -> bool {
     matches!(
         name,
-        "connection" | "keep-alive" | "proxy-authenticate" | "proxy-connection" | "te" | "trailer" | "transfer-encoding" | "upgrade"
+        "connection"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
     )
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
-    let values: Vec<_> = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    let values: Vec<_> = headers
+        .get_all(name)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
     (!values.is_empty()).then(|| values.join(","))
 }
 
 fn cookies(headers: &HeaderMap) -> Option<Value> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let cookies: Vec<_> = values.flat_map(|value| value.split(';')).map(str::trim).filter(|cookie| !cookie.is_empty()).collect();
+    let cookies: Vec<_> = values
+        .flat_map(|value| value.split(';'))
+        .map(str::trim)
+        .filter(|cookie| !cookie.is_empty())
+        .collect();
     (!cookies.is_empty()).then(|| json!(cookies))
 }
 
@@ -140,7 +164,10 @@ fn query(raw: &str) -> Option<Value> {
     for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = decoded(value, true);
-        joined.entry(decoded(name, true)).and_modify(|before| before.push_str(&format!(",{value}"))).or_insert(value);
+        joined
+            .entry(decoded(name, true))
+            .and_modify(|before| before.push_str(&format!(",{value}")))
+            .or_insert(value);
     }
     (!joined.is_empty()).then(|| json!(joined))
 }
@@ -149,7 +176,8 @@ fn body(headers: &HeaderMap, body: &Bytes) -> (Option<String>, bool) {
     if body.is_empty() {
         return (None, false);
     }
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match std::str::from_utf8(body) {
         Ok(text) if is_text(kind) => (Some(text.to_owned()), false),
         _ => (Some(STANDARD.encode(body)), true),
@@ -160,8 +188,11 @@ fn is_text(content_type: &str) -> bool {
     let lower = content_type.to_ascii_lowercase();
     let mut parts = lower.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default();
-    let utf8 = parts.filter_map(|part| part.strip_prefix("charset=")).all(|charset| charset.trim_matches('"') == "utf-8");
-    utf8 && (kind.starts_with("text/") || matches!(kind, "application/json" | "application/javascript" | "application/xml"))
+    let utf8 = parts
+        .filter_map(|part| part.strip_prefix("charset="))
+        .all(|charset| charset.trim_matches('"') == "utf-8");
+    utf8 && (kind.starts_with("text/")
+        || matches!(kind, "application/json" | "application/javascript" | "application/xml"))
 }
 
 fn caller(account: &str) -> Value {
@@ -297,7 +328,10 @@ mod tests {
         assert_eq!(made.get("rawPath"), Some(&json!("/webhooks/a/b c")));
         assert_eq!(made.get("rawQueryString"), Some(&json!("")));
         assert_eq!(made.get("isBase64Encoded"), Some(&json!(false)));
-        assert_eq!(made.pointer("/requestContext/authorizer/iam/accountId"), Some(&json!("000000000000")));
+        assert_eq!(
+            made.pointer("/requestContext/authorizer/iam/accountId"),
+            Some(&json!("000000000000"))
+        );
         for absent in ["body", "cookies", "queryStringParameters", "stageVariables"] {
             assert_eq!(made.get(absent), None, "{absent}");
         }
@@ -331,7 +365,15 @@ mod tests {
 
     #[test]
     fn broken_encoding_stays_as_it_is() {
-        for (raw, expected) in [("%", "%"), ("%4", "%4"), ("%zz", "%zz"), ("%+1", "%+1"), ("%ff", "%ff"), ("%C3%A9", "é"), ("a+b", "a+b")] {
+        for (raw, expected) in [
+            ("%", "%"),
+            ("%4", "%4"),
+            ("%zz", "%zz"),
+            ("%+1", "%+1"),
+            ("%ff", "%ff"),
+            ("%C3%A9", "é"),
+            ("a+b", "a+b"),
+        ] {
             assert_eq!(decoded(raw, false), expected);
         }
         assert_eq!(decoded("a+b%2B", true), "a b+");

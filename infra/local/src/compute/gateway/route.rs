@@ -36,13 +36,14 @@ impl Route {
     /// A route of the template: method or `ANY`, and a path or `$default`.
     #[must_use]
     pub fn new(method: &str, path: &str) -> Self {
-        let segment = |text: &str| match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
-            Some(name) => match name.strip_suffix('+') {
-                Some(name) => Segment::Greedy(name.to_owned()),
-                None => Segment::Parameter(name.to_owned()),
-            },
-            None => Segment::Exact(text.to_owned()),
-        };
+        let segment =
+            |text: &str| match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+                Some(name) => match name.strip_suffix('+') {
+                    Some(name) => Segment::Greedy(name.to_owned()),
+                    None => Segment::Parameter(name.to_owned()),
+                },
+                None => Segment::Exact(text.to_owned()),
+            };
         let segments = match path {
             "$default" | "/$default" => vec![Segment::Default],
             path => path.trim_start_matches('/').split('/').map(segment).collect(),
@@ -103,7 +104,10 @@ impl Route {
 /// The route that takes a request. `path` is as it came, still encoded.
 #[must_use]
 pub fn find(routes: &[Route], method: &str, path: &str) -> Option<Matched> {
-    let taking = routes.iter().enumerate().filter_map(|(index, route)| Some((index, route, route.takes(method, path)?)));
+    let taking = routes
+        .iter()
+        .enumerate()
+        .filter_map(|(index, route)| Some((index, route, route.takes(method, path)?)));
     let (index, route, parameters) = taking.min_by_key(|(_, route, _)| route.rank())?;
     Some(Matched { index, key: route.key(), parameters })
 }
@@ -113,11 +117,22 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(routes: &[(&str, &str)], request: (&str, &str), expected: Option<(&str, &[(&str, &str)])>) {
+    fn check(
+        routes: &[(&str, &str)],
+        request: (&str, &str),
+        expected: Option<(&str, &[(&str, &str)])>,
+    ) {
         let routes: Vec<_> = routes.iter().map(|(method, path)| Route::new(method, path)).collect();
-        let found = find(&routes, request.0, request.1).map(|matched| (matched.key, matched.parameters));
+        let found =
+            find(&routes, request.0, request.1).map(|matched| (matched.key, matched.parameters));
         let expected = expected.map(|(key, parameters)| {
-            (key.to_owned(), parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+            (
+                key.to_owned(),
+                parameters
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                    .collect(),
+            )
         });
         assert_eq!(found, expected, "{request:?}");
     }
@@ -133,9 +148,21 @@ mod tests {
         ];
         check(&routes, ("GET", "/v1/events/last"), Some(("ANY /v1/events/last", &[])));
         check(&routes, ("GET", "/v1/events/7"), Some(("GET /v1/events/{id}", &[("id", "7")])));
-        check(&routes, ("DELETE", "/v1/events/7"), Some(("ANY /v1/{proxy+}", &[("proxy", "events/7")])));
-        check(&routes, ("POST", "/webhooks/a%20b"), Some(("POST /webhooks/{source}", &[("source", "a b")])));
-        check(&routes, ("GET", "/webhooks/a"), Some(("GET /webhooks/{source}", &[("source", "a")])));
+        check(
+            &routes,
+            ("DELETE", "/v1/events/7"),
+            Some(("ANY /v1/{proxy+}", &[("proxy", "events/7")])),
+        );
+        check(
+            &routes,
+            ("POST", "/webhooks/a%20b"),
+            Some(("POST /webhooks/{source}", &[("source", "a b")])),
+        );
+        check(
+            &routes,
+            ("GET", "/webhooks/a"),
+            Some(("GET /webhooks/{source}", &[("source", "a")])),
+        );
     }
 
     #[test]

@@ -30,7 +30,6 @@ use crate::compute::{
     token::Token,
 };
 
-
 /// A request ends at 10 MB, in bytes.
 const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
@@ -66,11 +65,18 @@ impl Gateway {
         axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await
     }
 
-    async fn respond(&self, parts: &Parts, body: Body, peer: IpAddr, port: u16) -> Result<Response<Bytes>, Refusal> {
+    async fn respond(
+        &self,
+        parts: &Parts,
+        body: Body,
+        peer: IpAddr,
+        port: u16,
+    ) -> Result<Response<Bytes>, Refusal> {
         if size_of_headers(parts) > HEADERS_LIMIT {
             return Err(Refusal::HeadersTooLarge);
         }
-        let matched = route::find(&self.routes, parts.method.as_str(), parts.uri.path()).ok_or(Refusal::NotFound)?;
+        let matched = route::find(&self.routes, parts.method.as_str(), parts.uri.path())
+            .ok_or(Refusal::NotFound)?;
         let (pool, limit) = self.integrations.get(matched.index).ok_or(Refusal::NotFound)?;
         if self.token.as_ref().is_some_and(|token| !token.is_in(&parts.headers)) {
             return Err(Refusal::Forbidden);
@@ -82,7 +88,10 @@ impl Gateway {
         }
         match timeout(*limit, pool.invoke(event)).await.map_err(|_| Refusal::TimedOut)? {
             Outcome::Answer(bytes) => answer::response(&bytes).ok_or_else(|| {
-                tracing::warn!(function = pool.spec().logical_id, "its answer is no response that an HTTP API understands");
+                tracing::warn!(
+                    function = pool.spec().logical_id,
+                    "its answer is no response that an HTTP API understands"
+                );
                 Refusal::Failed
             }),
             Outcome::Failed(failure) => {
@@ -92,7 +101,14 @@ impl Gateway {
         }
     }
 
-    fn event(&self, parts: &Parts, body: &Bytes, peer: IpAddr, port: u16, matched: &Matched) -> Bytes {
+    fn event(
+        &self,
+        parts: &Parts,
+        body: &Bytes,
+        peer: IpAddr,
+        port: u16,
+        matched: &Matched,
+    ) -> Bytes {
         let Parts { method, uri, version, headers, .. } = parts;
         let (root, rest): (u32, u128) = (rand::random(), rand::random());
         let stamp = Stamp {
@@ -125,13 +141,17 @@ impl Refusal {
             Self::Forbidden => (StatusCode::FORBIDDEN, "Forbidden"),
             Self::NotFound => (StatusCode::NOT_FOUND, "Not Found"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large"),
-            Self::HeadersTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "Request Header Fields Too Large"),
+            Self::HeadersTooLarge => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "Request Header Fields Too Large")
+            }
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
             Self::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
         };
         let mut response = Response::new(format!("{{\"message\":\"{message}\"}}").into());
         *response.status_mut() = status;
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response
     }
 }
@@ -142,7 +162,8 @@ async fn handle(
     request: Request,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let mut response = gateway.respond(&parts, body, peer.ip(), port).await.unwrap_or_else(Refusal::response);
+    let mut response =
+        gateway.respond(&parts, body, peer.ip(), port).await.unwrap_or_else(Refusal::response);
     if let Ok(id) = HeaderValue::try_from(random_id()) {
         response.headers_mut().insert(HeaderName::from_static("apigw-requestid"), id);
     }
@@ -150,7 +171,8 @@ async fn handle(
 }
 
 fn size_of_headers(parts: &Parts) -> usize {
-    let line = parts.method.as_str().len() + parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let line = parts.method.as_str().len()
+        + parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
     line + headers_length(&parts.headers)
 }
 

@@ -56,7 +56,9 @@ impl Checkpoint {
         let Some(path) = &self.0 else { return };
         let fresh = path.with_extension("new");
         let kept = Kept { sequence: sequence.to_owned() };
-        let written = serde_json::to_vec(&kept).map_err(io::Error::from).and_then(|text| fs::write(&fresh, text));
+        let written = serde_json::to_vec(&kept)
+            .map_err(io::Error::from)
+            .and_then(|text| fs::write(&fresh, text));
         if let Err(error) = written.and_then(|()| fs::rename(&fresh, path)) {
             tracing::warn!(path = %path.display(), %error, "cannot keep the place in a stream");
         }
@@ -74,7 +76,10 @@ mod tests {
         let checkpoint = Checkpoint::file(path.clone());
         assert_eq!(checkpoint.load().unwrap(), None);
         checkpoint.save("000000000000000000007");
-        assert_eq!(Checkpoint::file(path.clone()).load().unwrap().as_deref(), Some("000000000000000000007"));
+        assert_eq!(
+            Checkpoint::file(path.clone()).load().unwrap().as_deref(),
+            Some("000000000000000000007")
+        );
         fs::write(&path, "{").unwrap();
         assert!(checkpoint.load().unwrap_err().to_string().contains("remove that file"));
     }

@@ -27,7 +27,9 @@ enum Test {
 
 /// A pattern that the local host does not know.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the filter pattern has something at `{at}` that the local host does not know ({what}); it knows texts, booleans, null, prefix and exists")]
+#[error(
+    "the filter pattern has something at `{at}` that the local host does not know ({what}); it knows texts, booleans, null, prefix and exists"
+)]
 pub struct Unknown {
     at: String,
     what: String,
@@ -60,7 +62,9 @@ impl Pattern {
 impl Node {
     fn matches(&self, value: Option<&Value>) -> bool {
         match self {
-            Self::Fields(fields) => fields.iter().all(|(name, node)| node.matches(value.and_then(|value| value.get(name)))),
+            Self::Fields(fields) => fields
+                .iter()
+                .all(|(name, node)| node.matches(value.and_then(|value| value.get(name)))),
             Self::AnyOf(tests) => tests.iter().any(|test| test.matches(value)),
         }
     }
@@ -69,10 +73,14 @@ impl Node {
 impl Test {
     fn matches(&self, value: Option<&Value>) -> bool {
         match (self, value) {
-            (Self::Exists(wanted), value) => value.is_some_and(|value| !value.is_object()) == *wanted,
+            (Self::Exists(wanted), value) => {
+                value.is_some_and(|value| !value.is_object()) == *wanted
+            }
             (_, Some(Value::Array(values))) => values.iter().any(|value| self.matches(Some(value))),
             (Self::Equals(expected), Some(value)) => value == expected,
-            (Self::Prefix(prefix), Some(value)) => value.as_str().is_some_and(|text| text.starts_with(prefix)),
+            (Self::Prefix(prefix), Some(value)) => {
+                value.as_str().is_some_and(|text| text.starts_with(prefix))
+            }
             (Self::Equals(_) | Self::Prefix(_), None) => false,
         }
     }
@@ -81,10 +89,14 @@ impl Test {
 fn node(pattern: &Value, at: &str) -> Result<Node, Unknown> {
     match pattern {
         Value::Object(fields) if !fields.is_empty() => {
-            let field = |(name, pattern): (&String, &Value)| Ok((name.clone(), node(pattern, &format!("{at}.{name}"))?));
+            let field = |(name, pattern): (&String, &Value)| {
+                Ok((name.clone(), node(pattern, &format!("{at}.{name}"))?))
+            };
             fields.iter().map(field).collect::<Result<_, _>>().map(Node::Fields)
         }
-        Value::Array(tests) if !tests.is_empty() => tests.iter().map(|value| test(value, at)).collect::<Result<_, _>>().map(Node::AnyOf),
+        Value::Array(tests) if !tests.is_empty() => {
+            tests.iter().map(|value| test(value, at)).collect::<Result<_, _>>().map(Node::AnyOf)
+        }
         other => Err(unknown(at, other)),
     }
 }
@@ -132,16 +144,40 @@ mod tests {
         check(&json!({"eventName": ["MODIFY", "INSERT"]}), &json!({}), true);
         check(&json!({"eventName": ["MODIFY"]}), &json!({}), false);
         check(&json!({"eventName": [{"prefix": "INS"}]}), &json!({}), true);
-        check(&json!({"eventName": ["INSERT"], "dynamodb": {"NewImage": {"a": {"S": ["x"]}}}}), &json!({"a": {"S": "y"}}), false);
-        check(&json!({"dynamodb": {"NewImage": {"tags": {"SS": ["b"]}}}}), &json!({"tags": {"SS": ["a", "b"]}}), true);
-        check(&json!({"dynamodb": {"NewImage": {"on": {"BOOL": [true]}}}}), &json!({"on": {"BOOL": true}}), true);
+        check(
+            &json!({"eventName": ["INSERT"], "dynamodb": {"NewImage": {"a": {"S": ["x"]}}}}),
+            &json!({"a": {"S": "y"}}),
+            false,
+        );
+        check(
+            &json!({"dynamodb": {"NewImage": {"tags": {"SS": ["b"]}}}}),
+            &json!({"tags": {"SS": ["a", "b"]}}),
+            true,
+        );
+        check(
+            &json!({"dynamodb": {"NewImage": {"on": {"BOOL": [true]}}}}),
+            &json!({"on": {"BOOL": true}}),
+            true,
+        );
     }
 
     #[test]
     fn exists_looks_at_leaves_only() {
-        check(&json!({"dynamodb": {"NewImage": {"a": {"S": [{"exists": true}]}}}}), &json!({"a": {"S": "x"}}), true);
-        check(&json!({"dynamodb": {"NewImage": {"a": [{"exists": true}]}}}), &json!({"a": {"S": "x"}}), false);
-        check(&json!({"dynamodb": {"NewImage": {"a": [{"exists": false}]}}}), &json!({"a": {"S": "x"}}), true);
+        check(
+            &json!({"dynamodb": {"NewImage": {"a": {"S": [{"exists": true}]}}}}),
+            &json!({"a": {"S": "x"}}),
+            true,
+        );
+        check(
+            &json!({"dynamodb": {"NewImage": {"a": [{"exists": true}]}}}),
+            &json!({"a": {"S": "x"}}),
+            false,
+        );
+        check(
+            &json!({"dynamodb": {"NewImage": {"a": [{"exists": false}]}}}),
+            &json!({"a": {"S": "x"}}),
+            true,
+        );
     }
 
     #[test]

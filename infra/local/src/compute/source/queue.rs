@@ -86,7 +86,9 @@ impl<I: Invoke> QueueSource<I> {
         let mut batch = Vec::new();
         let mut until = None;
         while batch.len() < self.batch {
-            let wait = until.map_or(LONG_POLL, |until: Instant| until.saturating_duration_since(Instant::now()));
+            let wait = until.map_or(LONG_POLL, |until: Instant| {
+                until.saturating_duration_since(Instant::now())
+            });
             let room = (self.batch - batch.len()).min(PAGE);
             // Giving up a receive takes nothing from the queue.
             let received = tokio::select! {
@@ -116,7 +118,8 @@ impl<I: Invoke> QueueSource<I> {
 
     /// Whether the function could be reached at all.
     async fn handle(&self, batch: &[Message]) -> bool {
-        let records: Vec<_> = batch.iter().map(|message| message.lambda_record(&self.arn, &self.region)).collect();
+        let records: Vec<_> =
+            batch.iter().map(|message| message.lambda_record(&self.arn, &self.region)).collect();
         let outcome = self.function.invoke(json!({ "Records": records }).to_string().into()).await;
         let ids: Vec<_> = batch.iter().map(|message| message.id.as_str()).collect();
         let failed = match verdict(self.item_failures, &outcome, &ids) {
@@ -137,7 +140,8 @@ impl<I: Invoke> QueueSource<I> {
 
     async fn give_back(&self, batch: &[Message]) {
         for message in batch {
-            let _ = self.queues.change_visibility(&self.arn, &message.receipt, Duration::ZERO).await;
+            let _ =
+                self.queues.change_visibility(&self.arn, &message.receipt, Duration::ZERO).await;
         }
     }
 }

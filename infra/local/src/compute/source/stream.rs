@@ -86,7 +86,9 @@ impl Place {
 enum Step {
     Done,
     /// Records before this place are done; it and what follows come again.
-    Again { from: usize },
+    Again {
+        from: usize,
+    },
     /// The tries are used up: what is left of the batch is left behind.
     Leave,
 }
@@ -112,7 +114,9 @@ impl<I: Invoke> StreamSource<I> {
         self.set_done(kept);
         let mut changes = self.streams.changes();
         while !*stop.borrow() {
-            let Some((records, last)) = self.gather(&mut changes, &mut stop).await else { continue };
+            let Some((records, last)) = self.gather(&mut changes, &mut stop).await else {
+                continue;
+            };
             self.place.0.busy.store(true, Ordering::SeqCst);
             let finished = records.is_empty() || self.deliver(records, &mut stop).await;
             if finished {
@@ -123,7 +127,11 @@ impl<I: Invoke> StreamSource<I> {
     }
 
     /// The records that pass the filter, and the last one read. `None`: the host stops, or there is nothing.
-    async fn gather(&self, changes: &mut watch::Receiver<u64>, stop: &mut watch::Receiver<bool>) -> Option<(Vec<StreamRecord>, String)> {
+    async fn gather(
+        &self,
+        changes: &mut watch::Receiver<u64>,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Option<(Vec<StreamRecord>, String)> {
         let (mut records, mut last): (Vec<StreamRecord>, _) = (Vec::new(), self.place.done());
         let mut read_any = false;
         let mut until = None;
@@ -146,7 +154,11 @@ impl<I: Invoke> StreamSource<I> {
             records.extend(page.into_iter().filter(|record| self.passes(&record.event)));
             let end = *until.get_or_insert_with(|| Instant::now() + self.window);
             let window_over = self.window.is_zero() || Instant::now() >= end;
-            if read_any && (records.len() >= self.batch || (empty && (window_over || records.is_empty())) || (window_over && !records.is_empty())) {
+            if read_any
+                && (records.len() >= self.batch
+                    || (empty && (window_over || records.is_empty()))
+                    || (window_over && !records.is_empty()))
+            {
                 return last.map(|last| (records, last));
             }
             if empty {
@@ -168,25 +180,40 @@ impl<I: Invoke> StreamSource<I> {
     }
 
     /// False: the host stops, and the rest comes again after the restart.
-    async fn deliver(&self, mut records: Vec<StreamRecord>, stop: &mut watch::Receiver<bool>) -> bool {
+    async fn deliver(
+        &self,
+        mut records: Vec<StreamRecord>,
+        stop: &mut watch::Receiver<bool>,
+    ) -> bool {
         let mut tries = 0;
         loop {
             tries += 1;
             let events: Vec<_> = records.iter().map(|record| &record.event).collect();
-            let outcome = self.function.invoke(json!({ "Records": events }).to_string().into()).await;
+            let outcome =
+                self.function.invoke(json!({ "Records": events }).to_string().into()).await;
             if matches!(&outcome, Outcome::Failed(failure) if failure.cause == Cause::Stopping) {
                 return false;
             }
             let ids: Vec<_> = records.iter().map(|record| record.sequence.as_str()).collect();
             let verdict = verdict(self.item_failures, &outcome, &ids);
             if let Verdict::AllFailed(why) = &verdict {
-                tracing::warn!(stream = self.arn, records = records.len(), tries, "a batch failed: {why}");
+                tracing::warn!(
+                    stream = self.arn,
+                    records = records.len(),
+                    tries,
+                    "a batch failed: {why}"
+                );
             }
             match step(&verdict, tries, self.retries) {
                 Step::Done => return true,
                 Step::Leave => {
                     let lost = records.len();
-                    tracing::error!(stream = self.arn, records = lost, tries, "the tries are used up; these records are left behind");
+                    tracing::error!(
+                        stream = self.arn,
+                        records = lost,
+                        tries,
+                        "the tries are used up; these records are left behind"
+                    );
                     return true;
                 }
                 Step::Again { from: 0 } => {}
@@ -222,7 +249,11 @@ mod tests {
 
     #[track_caller]
     fn check(failed: &[usize], tries: u32, retries: Option<u32>, expected: &Step) {
-        let verdict = if failed.is_empty() { Verdict::Succeeded } else { Verdict::Failed(failed.iter().copied().collect()) };
+        let verdict = if failed.is_empty() {
+            Verdict::Succeeded
+        } else {
+            Verdict::Failed(failed.iter().copied().collect())
+        };
         assert_eq!(step(&verdict, tries, retries), *expected, "{failed:?} {tries} {retries:?}");
     }
 

@@ -35,7 +35,8 @@ fn items(answer: &[u8], ids: &[&str]) -> Result<Verdict, String> {
     if answer.iter().all(u8::is_ascii_whitespace) {
         return Ok(Verdict::Succeeded);
     }
-    let answer: Value = serde_json::from_slice(answer).map_err(|_| "the answer is not JSON".to_owned())?;
+    let answer: Value =
+        serde_json::from_slice(answer).map_err(|_| "the answer is not JSON".to_owned())?;
     let list = match &answer {
         Value::Null => return Ok(Verdict::Succeeded),
         Value::Object(object) => object.get("batchItemFailures"),
@@ -50,7 +51,10 @@ fn items(answer: &[u8], ids: &[&str]) -> Result<Verdict, String> {
     for item in list {
         let id = item.get("itemIdentifier").and_then(Value::as_str).filter(|id| !id.is_empty());
         let id = id.ok_or("an item failure has no itemIdentifier")?;
-        let place = ids.iter().position(|known| *known == id).ok_or("an item failure names an item that is not in the batch")?;
+        let place = ids
+            .iter()
+            .position(|known| *known == id)
+            .ok_or("an item failure names an item that is not in the batch")?;
         failed.insert(place);
     }
     Ok(if failed.is_empty() { Verdict::Succeeded } else { Verdict::Failed(failed) })
@@ -111,8 +115,14 @@ mod tests {
 
     #[test]
     fn named_items_fail_and_the_others_are_done() {
-        check(r#"{"batchItemFailures":[{"itemIdentifier":"c"},{"itemIdentifier":"a"}]}"#, &Verdict::Failed([0, 2].into()));
-        check(r#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"b"}]}"#, &Verdict::Failed([1].into()));
+        check(
+            r#"{"batchItemFailures":[{"itemIdentifier":"c"},{"itemIdentifier":"a"}]}"#,
+            &Verdict::Failed([0, 2].into()),
+        );
+        check(
+            r#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"b"}]}"#,
+            &Verdict::Failed([1].into()),
+        );
     }
 
     #[test]
