@@ -1,1 +1,39 @@
-//! dynamo.
+//! The ports of [`domain::ports`] in DynamoDB, and the only crate that sees its SDK.
+//!
+//! Policy does not live here: no limit, no wait, no clock, no random number. A method is one call, or a few whose order
+//! makes every crash between them harmless; each says which refusal of the store is an outcome. Nothing but a failed
+//! condition on the row itself is ever taken for "it was there before".
+//!
+//! Reading order: `keys` spells every key; `item` and `expression` are how items are read and how writes are worded;
+//! `table` makes the calls and `error` names their failures; `items` has one reader and one writer for each kind of item;
+//! then one file for each port: [`InboxTable`] (inbox, due inbox), [`StateTable`] (state, commit), [`OutboxTable`],
+//! [`DeliveriesTable`] (fan-out, lanes, deliveries), [`RegistryTable`] (registry, configure).
+//!
+//! Times in items are epoch milliseconds; `expires_at`, which the store itself reads, is epoch seconds. Only what is
+//! finished carries it, and code compares it instead of trusting that the store has deleted in time.
+//!
+//! The client comes configured. Give it time-outs below the function's own, and few retries: every write here may be
+//! repeated by the SDK after its answer was lost.
+
+mod beside;
+mod commit;
+mod configure;
+mod deliveries;
+mod due_inbox;
+mod error;
+mod expression;
+mod fanout;
+mod inbox;
+mod item;
+mod items;
+mod keys;
+mod lanes;
+mod outbox;
+mod registry;
+mod state;
+mod table;
+
+pub use crate::{
+    commit::Commits, fanout::DeliveriesTable, inbox::InboxTable, items::outgoing::from_stream,
+    keys::TENANT_SHARDS, outbox::OutboxTable, registry::RegistryTable, state::StateTable,
+};

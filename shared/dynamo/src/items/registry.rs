@@ -1,0 +1,141 @@
+//! Configuration: sources, endpoints, sealed secrets, the audit. What is configured stands as one JSON document, for it
+//! is only ever read and written as a whole.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use domain::{
+    endpoint::Endpoint,
+    id::{EndpointId, SourceName, TenantId},
+    ports::{AuditEntry, SealedSecret, Stored},
+    source::Source,
+};
+
+use crate::{
+    item::{Item, Reader, Writer, b, json, ms, s},
+    keys,
+};
+
+pub(crate) fn write_source(source: &Source) -> Stored<Item> {
+    let item = Writer::new(keys::source(&source.name), "source").put("source", json(source)?);
+    Ok(item.done())
+}
+
+pub(crate) fn read_source(item: &Item) -> Stored<Source> {
+    Reader(item).json("source")
+}
+
+/// The entry of a source in the list of their names.
+pub(crate) fn write_source_name(name: &SourceName) -> Item {
+    Writer::new(keys::source_name(name), "source_name").done()
+}
+
+pub(crate) fn read_source_name(item: &Item) -> Stored<SourceName> {
+    let item = Reader(item);
+    keys::read_source_name(item.str("sk")?).ok_or_else(|| item.bad("sk"))
+}
+
+pub(crate) fn write_endpoint(endpoint: &Endpoint) -> Stored<Item> {
+    let key = keys::endpoint(&endpoint.tenant, endpoint.id);
+    Ok(Writer::new(key, "endpoint").put("endpoint", json(endpoint)?).done())
+}
+
+pub(crate) fn read_endpoint(item: &Item) -> Stored<Endpoint> {
+    Reader(item).json("endpoint")
+}
+
+pub(crate) fn write_secrets(
+    tenant: &TenantId,
+    endpoint: EndpointId,
+    secrets: &[SealedSecret],
+) -> Item {
+    let secret = |secret: &SealedSecret| {
+        let fields = [("id", Some(s(&secret.id))), ("sealed", Some(b(secret.sealed.as_slice())))];
+        let expires = ("expires_at", secret.expires_at.map(ms));
+        let fields = fields.into_iter().chain([expires]);
+        AttributeValue::M(
+            fields.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
+        )
+    };
+    Writer::new(keys::secrets(tenant, endpoint), "secrets")
+        .put("secrets", AttributeValue::L(secrets.iter().map(secret).collect()))
+        .done()
+}
+
+pub(crate) fn read_secrets(item: &Item) -> Stored<Vec<SealedSecret>> {
+    let item = Reader(item);
+    let secret = |value: &AttributeValue| {
+        let secret = Reader(value.as_m().map_err(|_| item.bad("secrets"))?);
+        Ok(SealedSecret {
+            id: secret.str("id")?.to_owned(),
+            sealed: secret.bytes("sealed")?.to_vec(),
+            expires_at: secret.some("expires_at", Reader::time)?,
+        })
+    };
+    item.list("secrets")?.iter().map(secret).collect()
+}
+
+pub(crate) fn write_audit(entry: &AuditEntry) -> Item {
+    Writer::new(keys::audit(entry), "audit")
+        .put("at", ms(entry.at))
+        .put("actor", s(&entry.actor))
+        .put("action", s(&entry.action))
+        .put("subject", s(&entry.subject))
+        .done()
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{
+        endpoint::LaneCount,
+        source::{Handler, SchemeChoice},
+    };
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::item::show;
+
+    #[test]
+    fn configuration_reads_back_and_is_written_as_it_has_always_been() {
+        let at = Timestamp::from_millisecond(1_790_000_000_123).unwrap();
+        let tenant: TenantId = "demo".parse().unwrap();
+        let source = Source {
+            name: "stripe".parse().unwrap(),
+            scheme: SchemeChoice::Preset("stripe".to_owned()),
+            handler: Handler::Mirror { emit_to: Some(tenant.clone()) },
+            created_at: at,
+        };
+        let endpoint = Endpoint {
+            tenant: tenant.clone(),
+            id: EndpointId::new(Uuid::from_u128(9)),
+            url: "https://example.com/in".to_owned(),
+            patterns: vec!["invoice.*".parse().unwrap()],
+            concurrency: Some(5),
+            lanes: vec![LaneCount { from: at, count: 2 }],
+            created_at: at,
+            disabled: false,
+        };
+        let secrets = vec![
+            SealedSecret { id: "k2".to_owned(), sealed: vec![1, 2], expires_at: None },
+            SealedSecret { id: "k1".to_owned(), sealed: vec![3], expires_at: Some(at) },
+        ];
+        let entry = AuditEntry {
+            tenant: "demo".to_owned(),
+            at,
+            actor: "arn:aws:iam::1:user/me".to_owned(),
+            action: "endpoint.create".to_owned(),
+            subject: endpoint.id.to_string(),
+        };
+        let items = [
+            write_source(&source).unwrap(),
+            write_source_name(&source.name),
+            write_endpoint(&endpoint).unwrap(),
+            write_secrets(&tenant, endpoint.id, &secrets),
+            write_audit(&entry),
+        ];
+        assert_eq!(read_source(&items[0]).unwrap(), source);
+        assert_eq!(read_source_name(&items[1]).unwrap(), source.name);
+        assert_eq!(read_endpoint(&items[2]).unwrap(), endpoint);
+        assert_eq!(read_secrets(&items[3]).unwrap(), secrets);
+        insta::assert_snapshot!(items.iter().map(show).collect::<Vec<_>>().join("\n\n"));
+    }
+}

@@ -1,0 +1,349 @@
+//! How every key, and every value of an index, is spelled. Nothing else spells one.
+//!
+//! The parts of a key are separated by `#`. Our own names cannot contain it; a part that comes from a provider or a
+//! caller and does is replaced by its SHA-256, as is one that is too long.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use domain::{
+    body::Sha256Hash,
+    event::ObjectRef,
+    id::{EndpointId, EventId, InboxKey, SourceName, TenantId, shard_of},
+    lane::{LaneId, Pointer},
+    plan::OperationKey,
+    ports::AuditEntry,
+};
+use jiff::Timestamp;
+
+use crate::item::{Item, s};
+
+/// Shards of one tenant's events in the outbox. Part of the key, and therefore a constant: with another count, every
+/// event written before would no longer be found.
+pub const TENANT_SHARDS: u16 = 4;
+
+/// Longest part of a key that is not ours, in bytes. A partition key holds 2,048.
+const MAX_PART: usize = 512;
+
+/// The index of pending inbox rows.
+pub(crate) const BY_DUE: &str = "by_due";
+/// The index of parked inbox rows.
+pub(crate) const BY_DEAD: &str = "by_dead";
+/// The index of outgoing events that are still NEW.
+pub(crate) const BY_UNRELAYED: &str = "by_unrelayed";
+/// The index of lanes that sleep until a time.
+pub(crate) const BY_WAKE: &str = "by_wake";
+
+/// What the sort keys of a lane's pointers begin with.
+pub(crate) const POINTERS: &str = "DUE#";
+/// What the sort keys of a tenant's endpoints begin with.
+pub(crate) const ENDPOINTS: &str = "ENDPOINT#";
+
+/// The key of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) pk: String,
+    pub(crate) sk: String,
+}
+
+impl Key {
+    fn new(pk: String, sk: impl Into<String>) -> Self {
+        Self { pk, sk: sk.into() }
+    }
+
+    /// The key as attributes.
+    pub(crate) fn attributes(self) -> Item {
+        Item::from([("pk".to_owned(), s(self.pk)), ("sk".to_owned(), s(self.sk))])
+    }
+}
+
+/// A time as it stands in a sort key: 13 digits, so that text sorts as time does (until the year 2286).
+fn digits(at: Timestamp) -> String {
+    format!("{:013}", at.as_millisecond().clamp(0, 9_999_999_999_999))
+}
+
+fn hashed(text: &str) -> String {
+    format!("sha256:{}", Sha256Hash::of(text.as_bytes()))
+}
+
+/// A part that others follow.
+fn part(text: &str) -> String {
+    if text.contains('#') { hashed(text) } else { last(text) }
+}
+
+/// The last part: it may contain `#`, for nothing follows it.
+fn last(text: &str) -> String {
+    if text.len() <= MAX_PART { text.to_owned() } else { hashed(text) }
+}
+
+// ----- inbox
+
+pub(crate) fn event(key: &InboxKey) -> Key {
+    Key::new(key.to_string(), "EVENT")
+}
+
+/// A body beside its row. Named by its hash: a second body under one event id cannot replace the first.
+pub(crate) fn body(key: &InboxKey, sha256: Sha256Hash) -> Key {
+    Key::new(key.to_string(), format!("BODY#{sha256}"))
+}
+
+/// `pending_shard` and `dead_shard`.
+pub(crate) fn inbox_shard(key: &InboxKey, shards: u16) -> AttributeValue {
+    shard(&key.to_string(), shards)
+}
+
+/// `source_day`.
+pub(crate) fn source_day(key: &InboxKey, received_at: Timestamp, shards: u16) -> AttributeValue {
+    let shard = shard_of(&key.to_string(), shards);
+    s(format!("{}#{}#{shard}", key.source(), received_at.strftime("%Y%m%d")))
+}
+
+/// The inbox key in the partition key of a row.
+pub(crate) fn read_inbox_key(pk: &str) -> Option<InboxKey> {
+    let (source, event_id) = pk.split_once('#')?;
+    InboxKey::new(source.parse().ok()?, event_id).ok()
+}
+
+// ----- state
+
+pub(crate) fn object(source: &SourceName, object: &ObjectRef) -> Key {
+    let pk = format!("OBJECT#{source}#{}#{}", part(&object.kind), last(&object.id));
+    Key::new(pk, "CURRENT")
+}
+
+pub(crate) fn operation(key: &OperationKey) -> Key {
+    Key::new(format!("OPERATION#{key}"), "ONCE")
+}
+
+pub(crate) fn lease(what: &str) -> Key {
+    Key::new(format!("LEASE#{}", last(what)), "HOLDER")
+}
+
+pub(crate) fn request(tenant: &TenantId, key: &str) -> Key {
+    Key::new(format!("REQUEST#{tenant}#{}", last(key)), "ONCE")
+}
+
+pub(crate) fn heartbeat(source: &SourceName) -> Key {
+    Key::new(format!("HEARTBEAT#{source}"), "LAST")
+}
+
+// ----- outbox
+
+pub(crate) fn outgoing(tenant: &TenantId, id: EventId) -> Key {
+    let id = id.to_string();
+    Key::new(format!("{tenant}#{}", shard_of(&id, TENANT_SHARDS)), id)
+}
+
+/// `unrelayed_shard`.
+pub(crate) fn unrelayed_shard(id: EventId, shards: u16) -> AttributeValue {
+    shard(&id.to_string(), shards)
+}
+
+/// The tenant and the event in the key of an outgoing event.
+pub(crate) fn read_outgoing(pk: &str, sk: &str) -> Option<(TenantId, EventId)> {
+    let (tenant, _) = pk.split_once('#')?;
+    Some((tenant.parse().ok()?, sk.parse().ok()?))
+}
+
+// ----- deliveries
+
+pub(crate) fn lane_partition(lane: &LaneId) -> String {
+    format!("LANE#{lane}")
+}
+
+pub(crate) fn lane(lane: &LaneId) -> Key {
+    Key::new(lane_partition(lane), "LANE")
+}
+
+pub(crate) fn delivery(lane: &LaneId, event: EventId) -> Key {
+    Key::new(lane_partition(lane), format!("DELIVERY#{event}"))
+}
+
+pub(crate) fn pointer(lane: &LaneId, pointer: &Pointer) -> Key {
+    Key::new(
+        lane_partition(lane),
+        format!("{POINTERS}{}#{}", digits(pointer.due_at), pointer.event),
+    )
+}
+
+/// The sort key after those of all pointers that are due at `now`.
+pub(crate) fn pointers_until(now: Timestamp) -> String {
+    let next = now.as_millisecond().saturating_add(1);
+    let next = Timestamp::from_millisecond(next).unwrap_or(Timestamp::MAX);
+    format!("{POINTERS}{}", digits(next))
+}
+
+/// The pointer in a sort key.
+pub(crate) fn read_pointer(sk: &str) -> Option<Pointer> {
+    let (millis, event) = sk.strip_prefix(POINTERS)?.split_once('#')?;
+    let due_at = Timestamp::from_millisecond(millis.parse().ok()?).ok()?;
+    Some(Pointer { due_at, event: event.parse().ok()? })
+}
+
+/// `wake_shard`.
+pub(crate) fn wake_shard(lane: &LaneId, shards: u16) -> AttributeValue {
+    shard(&lane.to_string(), shards)
+}
+
+/// The lane in a partition key.
+pub(crate) fn read_lane(pk: &str) -> Option<LaneId> {
+    let mut parts = pk.strip_prefix("LANE#")?.split('#');
+    let tenant = parts.next()?.parse().ok()?;
+    let endpoint = parts.next()?.parse().ok()?;
+    let lane = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some(LaneId { tenant, endpoint, lane })
+}
+
+pub(crate) fn health(tenant: &TenantId, endpoint: EndpointId) -> Key {
+    Key::new(format!("HEALTH#{tenant}#{endpoint}"), "CURRENT")
+}
+
+// ----- registry
+
+pub(crate) fn source(name: &SourceName) -> Key {
+    Key::new(format!("SOURCE#{name}"), "CURRENT")
+}
+
+/// The partition that lists the names of all sources, so that nobody scans the table.
+pub(crate) const SOURCES: &str = "SOURCES";
+
+pub(crate) fn source_name(name: &SourceName) -> Key {
+    Key::new(SOURCES.to_owned(), format!("SOURCE#{name}"))
+}
+
+/// The source in a sort key of the list.
+pub(crate) fn read_source_name(sk: &str) -> Option<SourceName> {
+    sk.strip_prefix("SOURCE#")?.parse().ok()
+}
+
+pub(crate) fn tenant_partition(tenant: &TenantId) -> String {
+    format!("TENANT#{tenant}")
+}
+
+pub(crate) fn endpoint(tenant: &TenantId, id: EndpointId) -> Key {
+    Key::new(tenant_partition(tenant), format!("{ENDPOINTS}{id}"))
+}
+
+pub(crate) fn secrets(tenant: &TenantId, endpoint: EndpointId) -> Key {
+    Key::new(tenant_partition(tenant), format!("SECRET#{endpoint}"))
+}
+
+pub(crate) fn endpoints_epoch(tenant: &TenantId) -> Key {
+    Key::new(tenant_partition(tenant), "ENDPOINTS_EPOCH")
+}
+
+/// Entries of one month stand together; the hash of the entry keeps two of one moment apart.
+pub(crate) fn audit(entry: &AuditEntry) -> Key {
+    let AuditEntry { tenant, at, actor, action, subject } = entry;
+    let hash = Sha256Hash::of(format!("{actor}\n{action}\n{subject}").as_bytes()).to_string();
+    let id: String = hash.chars().take(16).collect();
+    let pk = format!("AUDIT#{}#{}", part(tenant), at.strftime("%Y%m"));
+    Key::new(pk, format!("{}#{id}", digits(*at)))
+}
+
+/// A shard as the text of its number.
+pub(crate) fn shard_value(shard: u16) -> AttributeValue {
+    s(shard.to_string())
+}
+
+fn shard(name: &str, shards: u16) -> AttributeValue {
+    shard_value(shard_of(name, shards))
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(ms).unwrap()
+    }
+
+    fn evt(n: u128) -> EventId {
+        EventId::new(Uuid::from_u128(n))
+    }
+
+    fn a_lane() -> LaneId {
+        LaneId {
+            tenant: "demo".parse().unwrap(),
+            endpoint: EndpointId::new(Uuid::from_u128(9)),
+            lane: 12,
+        }
+    }
+
+    #[test]
+    fn keys_are_spelled_as_they_have_always_been() {
+        let source: SourceName = "stripe".parse().unwrap();
+        let tenant: TenantId = "demo".parse().unwrap();
+        let ep = EndpointId::new(Uuid::from_u128(9));
+        let inbox = InboxKey::new(source.clone(), "evt_1").unwrap();
+        let object_ref = ObjectRef { kind: "invoice".to_owned(), id: "in_1".to_owned() };
+        let entry = AuditEntry {
+            tenant: "demo".to_owned(),
+            at: at(1_790_000_000_123),
+            actor: "me".to_owned(),
+            action: "endpoint.create".to_owned(),
+            subject: "ep".to_owned(),
+        };
+        let due = Pointer { due_at: at(5), event: evt(7) };
+        let keys = [
+            event(&inbox),
+            body(&inbox, Sha256Hash([0xab; 32])),
+            object(&source, &object_ref),
+            operation(&"credit#in_1".parse().unwrap()),
+            lease("stripe#invoice#in_1"),
+            request(&tenant, "k-1"),
+            heartbeat(&source),
+            outgoing(&tenant, evt(7)),
+            lane(&a_lane()),
+            delivery(&a_lane(), evt(7)),
+            pointer(&a_lane(), &due),
+            health(&tenant, ep),
+            super::source(&source),
+            source_name(&source),
+            endpoint(&tenant, ep),
+            secrets(&tenant, ep),
+            endpoints_epoch(&tenant),
+            audit(&entry),
+        ];
+        let lines: Vec<_> = keys.iter().map(|key| format!("{} / {}", key.pk, key.sk)).collect();
+        insta::assert_snapshot!(lines.join("\n"));
+        assert_eq!(source_day(&inbox, at(1_790_000_000_123), 1), s("stripe#20260921#0"));
+    }
+
+    #[test]
+    fn names_in_keys_read_back() {
+        let inbox = InboxKey::new("stripe".parse().unwrap(), "evt#1").unwrap();
+        assert_eq!(read_inbox_key(&event(&inbox).pk), Some(inbox));
+        assert_eq!(read_lane(&lane(&a_lane()).pk), Some(a_lane()));
+        let due = Pointer { due_at: at(1_790_000_000_123), event: evt(7) };
+        assert_eq!(read_pointer(&pointer(&a_lane(), &due).sk), Some(due));
+        let tenant: TenantId = "demo".parse().unwrap();
+        let key = outgoing(&tenant, evt(7));
+        assert_eq!(read_outgoing(&key.pk, &key.sk), Some((tenant, evt(7))));
+        assert_eq!(read_lane("LANE#demo#nonsense#0"), None);
+        assert_eq!(read_pointer("DUE#x"), None);
+        assert_eq!(read_inbox_key("no-separator"), None);
+    }
+
+    #[test]
+    fn pointers_up_to_now_are_before_the_bound_and_later_ones_after() {
+        let sk = |ms| pointer(&a_lane(), &Pointer { due_at: at(ms), event: evt(u128::MAX) }).sk;
+        let bound = pointers_until(at(1_000));
+        assert!(sk(999) < bound && sk(1_000) < bound);
+        assert!(sk(1_001) > bound && sk(1_790_000_000_000) > bound);
+    }
+
+    /// A caller's text cannot make two things share a key.
+    #[test]
+    fn parts_with_the_separator_do_not_run_into_their_neighbours() {
+        let source: SourceName = "s".parse().unwrap();
+        let key = |kind: &str, id: &str| {
+            object(&source, &ObjectRef { kind: kind.to_owned(), id: id.to_owned() })
+        };
+        assert_ne!(key("a#b", "c"), key("a", "b#c"));
+        assert_ne!(key("a", "b#c"), key("a", "b"));
+        let long = "x".repeat(5_000);
+        assert!(key(&long, &long).pk.len() < 200);
+        assert!(lease(&long).pk.len() < 200);
+    }
+}

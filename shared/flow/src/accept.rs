@@ -1,0 +1,227 @@
+//! Putting an event into the inbox, and telling the worker.
+//!
+//! Two halves. [`Door::put`] decides the answer: when it says yes, the row is in the table, and something will find it
+//! there. [`Door::announce`] only makes it fast: when it fails, the sweeper finds the row at its due time.
+
+use std::{io, time::Duration};
+
+use domain::{
+    body::{Place, Sha256Hash, StoredBody},
+    event::Origin,
+    id::InboxKey,
+    inbox::{Accepted, NewRow, Status},
+    message::InboundMessage,
+    ports::{Bodies, Inbox, Queue, StoreError, may_rearm},
+};
+use jiff::Timestamp;
+
+use crate::{
+    body::{self, MAX_BODY},
+    incoming::Incoming,
+};
+
+/// Where events come in.
+#[derive(Debug)]
+pub struct Door<'a, I, Q, B> {
+    /// Where they are put.
+    pub inbox: &'a I,
+    /// Where the worker hears of them.
+    pub queue: &'a Q,
+    /// Where large bodies go.
+    pub bodies: &'a B,
+    /// When the sweeper looks for an event that no message has brought to the worker.
+    pub first_due: Duration,
+}
+
+/// An event that is in the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is called.
+    pub key: InboxKey,
+    /// The provider's word for what happened.
+    pub event_type: Option<String>,
+    /// Who brought it this time.
+    pub origin: Origin,
+    /// Whether it was there before.
+    pub accepted: Accepted,
+    /// Whether it had been parked, and is pending again.
+    pub rearmed: bool,
+    /// Whether the worker was told.
+    pub enqueued: Enqueued,
+}
+
+/// Whether the worker was told of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enqueued {
+    /// It has to be, by [`Door::announce`].
+    NotYet,
+    /// It was.
+    Sent,
+    /// It was not, as far as we know; the sweeper will.
+    Failed,
+    /// Nothing is owed.
+    NotNeeded,
+}
+
+/// Why an event is not in the inbox, as far as we know.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    /// Larger than what can be read back.
+    #[error("the body has {0} bytes, and {MAX_BODY} is the most")]
+    TooLarge(usize),
+    /// No memory to compress it.
+    #[error("the body could not be compressed")]
+    Compress(#[source] io::Error),
+    /// The body could not be put where it belongs. There is no row yet.
+    #[error("the body could not be stored")]
+    Body(#[source] StoreError),
+    /// The row could not be put. It may be there all the same.
+    #[error("the row could not be stored")]
+    Row(#[source] StoreError),
+    /// The row is there, parked, and could not be made pending again. The provider may send it once more.
+    #[error("the parked row could not be re-armed")]
+    Rearm(#[source] StoreError),
+}
+
+impl AcceptError {
+    /// Whether the same event may be accepted later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::TooLarge(_) | Self::Compress(_) => false,
+            Self::Body(cause) | Self::Row(cause) | Self::Rearm(cause) => cause.is_transient(),
+        }
+    }
+}
+
+impl<I: Inbox, Q: Queue<InboundMessage>, B: Bodies> Door<'_, I, Q, B> {
+    /// Puts an event into the inbox, and tells the worker. `token` tells this try apart from every other.
+    ///
+    /// # Errors
+    /// See [`Door::put`].
+    pub async fn accept(
+        &self,
+        incoming: Incoming<'_>,
+        token: String,
+        now: Timestamp,
+    ) -> Result<Entry, AcceptError> {
+        let mut entry = self.put(incoming, token, now).await?;
+        self.announce(&mut entry).await;
+        Ok(entry)
+    }
+
+    /// Puts an event into the inbox. Its body goes first, so that no row ever points at nothing.
+    ///
+    /// # Errors
+    /// When the row is not there, or not known to be. Nothing but a failed condition is taken for a duplicate.
+    pub async fn put(
+        &self,
+        incoming: Incoming<'_>,
+        token: String,
+        now: Timestamp,
+    ) -> Result<Entry, AcceptError> {
+        if incoming.body.len() > MAX_BODY {
+            return Err(AcceptError::TooLarge(incoming.body.len()));
+        }
+        let compressed = body::compress(incoming.body).map_err(AcceptError::Compress)?;
+        let row = row(incoming, &compressed, token, self.due_at(now), now);
+        match row.body.place {
+            Place::Inline(_) => Ok(()),
+            Place::Beside => self.inbox.put_beside(&row, &compressed).await,
+            Place::Bucket => {
+                let name = body::name(row.key.source(), row.body.sha256);
+                self.bodies.put(&name, compressed).await
+            }
+        }
+        .map_err(AcceptError::Body)?;
+        let accepted = self.inbox.accept(&row).await.map_err(AcceptError::Row)?;
+        let follow_up = follow_up(accepted, row.origin);
+        if follow_up == FollowUp::RearmThenSend {
+            // Moved: somebody else re-armed it a moment ago. It is owed all the same.
+            let _ = self
+                .inbox
+                .rearm(&row.key, self.due_at(now), now)
+                .await
+                .map_err(AcceptError::Rearm)?;
+        }
+        Ok(Entry {
+            key: row.key,
+            event_type: row.event_type,
+            origin: row.origin,
+            accepted,
+            rearmed: follow_up == FollowUp::RearmThenSend,
+            enqueued: match follow_up {
+                FollowUp::Nothing => Enqueued::NotNeeded,
+                FollowUp::Send | FollowUp::RearmThenSend => Enqueued::NotYet,
+            },
+        })
+    }
+
+    /// Tells the worker of an event, if something is owed. Failing is not an error: the row has a due time.
+    pub async fn announce(&self, entry: &mut Entry) {
+        if entry.enqueued != Enqueued::NotYet {
+            return;
+        }
+        let message = InboundMessage(entry.key.clone());
+        let lost = self.queue.send(&[message], Duration::ZERO).await;
+        entry.enqueued = if lost.is_empty() { Enqueued::Sent } else { Enqueued::Failed };
+    }
+
+    fn due_at(&self, now: Timestamp) -> Timestamp {
+        now.saturating_add(self.first_due).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// What follows once the row is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FollowUp {
+    Nothing,
+    Send,
+    RearmThenSend,
+}
+
+/// A duplicate is sent again unless it is finished: the first try may have died between the row and the message.
+fn follow_up(accepted: Accepted, origin: Origin) -> FollowUp {
+    match accepted {
+        Accepted::New | Accepted::Duplicate { status: Status::Pending, .. } => FollowUp::Send,
+        Accepted::Duplicate { status: Status::DeadLetter, .. } if may_rearm(origin) => {
+            FollowUp::RearmThenSend
+        }
+        Accepted::Duplicate { .. } => FollowUp::Nothing,
+    }
+}
+
+fn row(
+    incoming: Incoming<'_>,
+    compressed: &[u8],
+    token: String,
+    due_at: Timestamp,
+    now: Timestamp,
+) -> NewRow {
+    let sha256 = Sha256Hash::of(incoming.body);
+    let by_id =
+        incoming.identity.id.as_deref().map(|id| InboxKey::new(incoming.source.clone(), id));
+    let mut row = NewRow {
+        key: match by_id {
+            Some(Ok(key)) => key,
+            // No id, or none that can be used: every event has one that follows from what it is.
+            Some(Err(_)) | None => InboxKey::of_body(incoming.source.clone(), &sha256.0),
+        },
+        object: incoming.object(),
+        version: incoming.version(),
+        body: StoredBody { sha256, length: incoming.body.len() as u64, place: Place::Beside },
+        event_type: incoming.identity.event_type,
+        received_at: now,
+        due_at,
+        headers: incoming.headers,
+        occurred_at: incoming.identity.occurred_at,
+        origin: incoming.origin,
+        key_id: incoming.key_id,
+        token,
+        traceparent: incoming.traceparent,
+    };
+    row.body.place = body::place(compressed, body::room(&row));
+    row
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,180 @@
+//! What may come in: events that somebody has vouched for.
+
+use std::collections::BTreeMap;
+
+use domain::{
+    event::{ObjectRef, Origin, Version},
+    id::SourceName,
+};
+use http::HeaderMap;
+use signing::{Identity, Verified};
+
+/// Headers that are kept with an event. Everything else may hold secrets or personal data, and is dropped here.
+const KEPT: [&str; 6] = [
+    "content-type",
+    "content-encoding",
+    "stripe-account",
+    "x-github-hook-id",
+    "x-shopify-api-version",
+    "x-shopify-shop-domain",
+];
+
+/// Longest value of a header that is kept, in bytes.
+const MAX_HEADER: usize = 256;
+
+/// An event on its way into the inbox. It can be made only of a request that was verified, or of what we fetched
+/// ourselves.
+///
+/// ```compile_fail
+/// let forged = flow::incoming::Incoming { origin: todo!() }; // private fields
+/// ```
+#[derive(Clone, Debug)]
+pub struct Incoming<'a> {
+    pub(crate) source: SourceName,
+    pub(crate) body: &'a [u8],
+    pub(crate) identity: Identity,
+    pub(crate) origin: Origin,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) key_id: Option<String>,
+    pub(crate) traceparent: Option<String>,
+}
+
+/// An event that we fetched from the provider's API, over TLS and with our token.
+#[derive(Clone, Debug)]
+pub struct Fetched<'a> {
+    /// Its bytes.
+    pub body: &'a [u8],
+    /// What it says of itself.
+    pub identity: Identity,
+}
+
+impl<'a> Incoming<'a> {
+    /// A request that was verified, with the headers it came with.
+    pub fn verified(source: SourceName, verified: Verified<'a>, headers: &HeaderMap) -> Self {
+        Self {
+            source,
+            body: verified.body(),
+            origin: Origin::Webhook,
+            headers: kept(headers),
+            key_id: Some(verified.key().as_str().to_owned()),
+            traceparent: traceparent(headers),
+            identity: verified.into_identity(),
+        }
+    }
+
+    /// An event that we fetched.
+    pub fn fetched(source: SourceName, fetched: Fetched<'a>) -> Self {
+        Self {
+            source,
+            body: fetched.body,
+            identity: fetched.identity,
+            origin: Origin::Reconcile,
+            headers: BTreeMap::new(),
+            key_id: None,
+            traceparent: None,
+        }
+    }
+
+    pub(crate) fn object(&self) -> Option<ObjectRef> {
+        // Without a kind, one kind holds all of a source's objects.
+        let kind = self.identity.object_type.clone().unwrap_or_else(|| "object".to_owned());
+        Some(ObjectRef { kind, id: self.identity.object_id.clone()? })
+    }
+
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.identity.version.as_ref().map(|version| match version {
+            signing::Version::Number(number) => Version::Number(*number),
+            signing::Version::Time(at) => Version::Time(*at),
+            signing::Version::Text(text) => Version::Text(text.clone()),
+        })
+    }
+}
+
+fn kept(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let kept = KEPT
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), single(headers, name)?.to_owned())));
+    kept.filter(|(_, value)| value.len() <= MAX_HEADER).collect()
+}
+
+/// A trace context (W3C, version 00), or nothing: what else a stranger sends there is not passed on.
+fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let text = single(headers, "traceparent")?;
+    let is_hex = |part: &str, length: usize| {
+        part.len() == length
+            && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    let is_id =
+        |part: &str, length: usize| is_hex(part, length) && part.bytes().any(|byte| byte != b'0');
+    match text.split('-').collect::<Vec<_>>().as_slice() {
+        ["00", trace, span, flags] if is_id(trace, 32) && is_id(span, 16) && is_hex(flags, 2) => {
+            Some(text.to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The value of a header that came once and is printable.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(only), None) => only.to_str().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    /// SEC-secret-in-logs
+    #[test]
+    fn only_headers_on_the_list_are_kept() {
+        let long = "x".repeat(257);
+        let headers = headers(&[
+            ("authorization", "Bearer canary"),
+            ("cookie", "canary"),
+            ("stripe-signature", "canary"),
+            ("content-type", "application/json"),
+            ("x-shopify-shop-domain", "a.example"),
+            ("x-shopify-shop-domain", "b.example"),
+            ("x-shopify-api-version", &long),
+        ]);
+        let kept: Vec<(String, String)> = kept(&headers).into_iter().collect();
+        assert_eq!(kept, [("content-type".to_owned(), "application/json".to_owned())]);
+    }
+
+    #[test]
+    fn only_a_wellformed_trace_context_is_passed_on() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let check = |value: &str, expected: Option<&str>| {
+            assert_eq!(
+                traceparent(&headers(&[("traceparent", value)])).as_deref(),
+                expected,
+                "{value}"
+            );
+        };
+        check(good, Some(good));
+        for bad in [
+            "",
+            "00",
+            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1",
+        ] {
+            check(bad, None);
+        }
+        assert_eq!(traceparent(&headers(&[("traceparent", good), ("traceparent", good)])), None);
+    }
+}
