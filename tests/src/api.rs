@@ -172,12 +172,7 @@ impl Api {
     ///
     /// # Errors
     /// It does not come to that.
-    pub async fn until_outgoing(
-        &self,
-        tenant: &str,
-        event: &str,
-        state: &str,
-    ) -> Result<Outgoing> {
+    pub async fn until_outgoing(&self, tenant: &str, event: &str, state: &str) -> Result<Outgoing> {
         eventually(&format!("{tenant}/{event} is {state}"), async || {
             let outgoing = self.outgoing(tenant, event).await?;
             outgoing.ensure_all(state)?;
@@ -244,7 +239,9 @@ impl Outgoing {
         let deliveries = self.deliveries();
         let [delivery] = deliveries.as_slice() else { bail!("not one delivery: {}", self.0) };
         let log = delivery.get("log").and_then(Value::as_array).into_iter().flatten();
-        Ok(log.map(|end| end.pointer("/outcome/status").and_then(Value::as_u64).unwrap_or(0)).collect())
+        Ok(log
+            .map(|end| end.pointer("/outcome/status").and_then(Value::as_u64).unwrap_or(0))
+            .collect())
     }
 
     /// That it has deliveries, and all stand so.

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 
 /// Who the host's recorder takes us for.
-const CREDENTIAL: &str =
-    "AWS4-HMAC-SHA256 Credential=SUITE/20261130/us-east-1/any/aws4_request, SignedHeaders=host, Signature=00";
+const CREDENTIAL: &str = "AWS4-HMAC-SHA256 Credential=SUITE/20261130/us-east-1/any/aws4_request, SignedHeaders=host, Signature=00";
 
 /// The AWS services.
 #[derive(Clone, Debug)]

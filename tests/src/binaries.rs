@@ -13,7 +13,8 @@ const NAMES: &[&str] =
     &["postern-local", "ingress", "worker", "relay", "deliverer", "sweeper", "api"];
 
 /// What to do about a binary that is not as it should be.
-const ADVICE: &str = "run `cargo test --workspace`, or `cargo build --workspace --bins` before one suite";
+const ADVICE: &str =
+    "run `cargo test --workspace`, or `cargo build --workspace --bins` before one suite";
 
 /// The folder with the binaries, after all of them were found to be there and to be made from the sources as they are.
 ///
@@ -51,7 +52,8 @@ fn check(binary: &Path) -> Result<()> {
     let text = text.with_context(|| format!("{} is not there; {ADVICE}", list.display()))?;
     for source in sources(&text) {
         let changed = fs::metadata(&source).and_then(|data| data.modified());
-        let changed = changed.with_context(|| format!("{source} is gone since {name} was made; {ADVICE}"))?;
+        let changed =
+            changed.with_context(|| format!("{source} is gone since {name} was made; {ADVICE}"))?;
         ensure!(changed <= made, "{name} is older than {source}; {ADVICE}");
     }
     Ok(())
@@ -85,7 +87,10 @@ mod tests {
 
     #[test]
     fn a_list_of_sources_is_read_with_its_blanks() {
-        assert_eq!(sources("/t/a: /s/lib.rs /s/with\\ blank.rs\n"), ["/s/lib.rs", "/s/with blank.rs"]);
+        assert_eq!(
+            sources("/t/a: /s/lib.rs /s/with\\ blank.rs\n"),
+            ["/s/lib.rs", "/s/with blank.rs"]
+        );
         assert!(sources("").is_empty());
     }
 
@@ -102,7 +107,11 @@ mod tests {
         fs::write(&source, "").unwrap();
         fs::write(&binary, "").unwrap();
         says("worker.d is not there");
-        fs::write(folder.path().join("worker.d"), format!("{}: {}\n", binary.display(), source.display())).unwrap();
+        fs::write(
+            folder.path().join("worker.d"),
+            format!("{}: {}\n", binary.display(), source.display()),
+        )
+        .unwrap();
         check(&binary).unwrap();
         let later = SystemTime::now() + Duration::from_secs(5);
         fs::File::options().write(true).open(&source).unwrap().set_modified(later).unwrap();
@@ -116,7 +125,8 @@ mod tests {
     fn every_package_whose_binary_the_suites_run_has_an_integration_test() {
         let root = crate::root();
         let folders = ["ingress", "worker", "relay", "deliverer", "sweeper", "api"];
-        let mut folders: Vec<_> = folders.iter().map(|name| root.join("functions").join(name)).collect();
+        let mut folders: Vec<_> =
+            folders.iter().map(|name| root.join("functions").join(name)).collect();
         folders.push(root.join("infra/local"));
         let has_tests = |folder: &PathBuf| {
             fs::read_dir(folder.join("tests")).is_ok_and(|files| {
@@ -124,6 +134,9 @@ mod tests {
             })
         };
         let without: Vec<_> = folders.into_iter().filter(|folder| !has_tests(folder)).collect();
-        assert!(without.is_empty(), "{without:?}: their binaries would be missing or stale in the end-to-end suites");
+        assert!(
+            without.is_empty(),
+            "{without:?}: their binaries would be missing or stale in the end-to-end suites"
+        );
     }
 }

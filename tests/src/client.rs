@@ -106,7 +106,8 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answer> {
-        let mut request = Request::builder().method(method.clone()).uri(path).body(Full::new(body))?;
+        let mut request =
+            Request::builder().method(method.clone()).uri(path).body(Full::new(body))?;
         *request.headers_mut() = headers;
         let host = HeaderValue::try_from(self.address.to_string())?;
         request.headers_mut().entry(header::HOST).or_insert(host);

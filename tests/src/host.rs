@@ -78,8 +78,7 @@ impl Host {
     pub async fn start(setup: Setup) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("postern-e2e-").tempdir()?;
         let certificate = Certificate::make(folder.path())?;
-        let host =
-            Self { setup, certificate, running: Mutex::default(), folder: Some(folder) };
+        let host = Self { setup, certificate, running: Mutex::default(), folder: Some(folder) };
         host.restart().await?;
         Ok(host)
     }
@@ -134,7 +133,9 @@ impl Host {
                 self.running().ready = Some(ready);
                 Ok(())
             }
-            Err(status) => bail!("the local host ended with {status}:\n{}", last_lines(&complaints)),
+            Err(status) => {
+                bail!("the local host ended with {status}:\n{}", last_lines(&complaints))
+            }
         }
     }
 

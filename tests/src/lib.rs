@@ -62,7 +62,10 @@ pub async fn eventually_within<T>(
 }
 
 /// The present.
-#[expect(clippy::disallowed_methods, reason = "the suites are an edge: they play provider and subscriber")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the suites are an edge: they play provider and subscriber"
+)]
 pub fn now() -> Timestamp {
     Timestamp::now()
 }
@@ -74,7 +77,10 @@ pub fn root() -> &'static std::path::Path {
 }
 
 /// A variable of the environment that steers a suite.
-#[expect(clippy::disallowed_methods, reason = "the suites are an edge: this is how people steer them")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the suites are an edge: this is how people steer them"
+)]
 pub fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

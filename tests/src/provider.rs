@@ -178,9 +178,7 @@ impl Provider {
     pub fn sign(&self, event: &Event, at: Timestamp) -> Result<HeaderMap> {
         let key = SigningKey::parse(&self.scheme, &Secret::new(self.secret.clone()))?;
         let mut headers = event.headers.clone();
-        headers
-            .entry(header::CONTENT_TYPE)
-            .or_insert(HeaderValue::from_static("application/json"));
+        headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         let outgoing = sign::Outgoing {
             method: "POST",
             url: &self.path(),

@@ -41,7 +41,9 @@ impl Drop for Replay {
     fn drop(&mut self) {
         if !self.is_well {
             let Self { suite, seed, .. } = self;
-            eprintln!("seed {seed} failed; replay it: POSTERN_SEED={seed} cargo test -p tests --test {suite}");
+            eprintln!(
+                "seed {seed} failed; replay it: POSTERN_SEED={seed} cargo test -p tests --test {suite}"
+            );
         }
     }
 }

@@ -42,7 +42,8 @@ impl Stage {
     /// The events of both sources, each about an object of its own.
     fn events(&self) -> Vec<(&Provider, Event)> {
         let at = now().as_second();
-        let event = |n: usize| Event::stripe(&format!("evt_{n}"), "invoice.paid", &format!("in_{n}"), at);
+        let event =
+            |n: usize| Event::stripe(&format!("evt_{n}"), "invoice.paid", &format!("in_{n}"), at);
         let of = |n: usize| if n % 2 == 0 { &self.forwarded } else { &self.mirrored };
         (0..EVENTS).map(|n| (of(n), event(n))).collect()
     }
@@ -76,7 +77,8 @@ impl Stage {
 
 /// L15, L16, L18
 #[tokio::test]
-async fn queues_that_repeat_reorder_delay_and_forget_acknowledgements_change_nothing() -> Result<()> {
+async fn queues_that_repeat_reorder_delay_and_forget_acknowledgements_change_nothing() -> Result<()>
+{
     let stage = Stage::set().await?;
     let control = stage.host.control()?;
     let faults = [
@@ -112,11 +114,15 @@ async fn a_queue_that_loses_every_message_only_costs_time() -> Result<()> {
     // The same of what wakes lanes.
     control.fault(&Fault::new("sqs", "SendMessage", "hold").of("relay").by(600_000)).await?;
     control.fault(&Fault::new("sqs", "SendMessageBatch", "hold").of("relay").by(600_000)).await?;
-    let more: Vec<_> = stage.events().into_iter().map(|(provider, event)| {
-        let id = format!("{}_more", event.id);
-        let invoice = format!("in_{id}");
-        (provider, Event::stripe(&id, "invoice.paid", &invoice, now().as_second()))
-    }).collect();
+    let more: Vec<_> = stage
+        .events()
+        .into_iter()
+        .map(|(provider, event)| {
+            let id = format!("{}_more", event.id);
+            let invoice = format!("in_{id}");
+            (provider, Event::stripe(&id, "invoice.paid", &invoice, now().as_second()))
+        })
+        .collect();
     stage.send(&more).await?;
     aws.purge("WakeQueue").await?;
     control.heal().await?;
@@ -156,7 +162,8 @@ async fn a_relay_that_is_killed_again_and_again_delays_and_loses_nothing() -> Re
 
 /// RTY-store-outage
 #[tokio::test]
-async fn a_store_that_is_gone_for_a_while_is_answered_with_503_and_then_nothing_is_missing() -> Result<()> {
+async fn a_store_that_is_gone_for_a_while_is_answered_with_503_and_then_nothing_is_missing()
+-> Result<()> {
     let stage = Stage::set().await?;
     let control = stage.host.control()?;
     let events = stage.events();

@@ -108,7 +108,11 @@ fn arrived(subscriber: &Subscriber) -> Result<BTreeMap<String, bytes::Bytes>> {
     let mut bodies = BTreeMap::new();
     for seen in subscriber.seen() {
         let before = bodies.insert(seen.id().to_owned(), seen.body.clone());
-        ensure!(before.is_none_or(|before| before == seen.body), "{} came with two bodies", seen.id());
+        ensure!(
+            before.is_none_or(|before| before == seen.body),
+            "{} came with two bodies",
+            seen.id()
+        );
     }
     Ok(bodies)
 }
@@ -177,9 +181,16 @@ async fn survive(seed: u64) -> Result<()> {
     let rows = aws.items("InboxTable").await?;
     let rows = rows.iter().filter(|item| item.text("sk") == Some("EVENT")).count();
     ensure!(rows == events.len(), "{rows} rows for {} events", events.len());
-    let outbox: BTreeSet<_> =
-        aws.items("OutboxTable").await?.iter().filter_map(|i| i.text("sk").map(str::to_owned)).collect();
-    ensure!(outbox == owed.into_keys().collect(), "the outbox holds other events than those that were owed");
+    let outbox: BTreeSet<_> = aws
+        .items("OutboxTable")
+        .await?
+        .iter()
+        .filter_map(|i| i.text("sk").map(str::to_owned))
+        .collect();
+    ensure!(
+        outbox == owed.into_keys().collect(),
+        "the outbox holds other events than those that were owed"
+    );
     replay.well();
     Ok(())
 }
@@ -199,7 +210,8 @@ fn a_seed_means_the_same_again() {
     let plan = |seed| {
         let mut rng = rng(seed);
         let events = events(seed, &mut rng);
-        let which: Vec<_> = events.into_iter().map(|(is_mirrored, event)| (is_mirrored, event.id)).collect();
+        let which: Vec<_> =
+            events.into_iter().map(|(is_mirrored, event)| (is_mirrored, event.id)).collect();
         format!("{which:?} {:?}", blows(&mut rng))
     };
     assert_eq!(plan(7), plan(7));

@@ -62,7 +62,11 @@ async fn every_provider_is_believed_by_its_own_signature() -> Result<()> {
     let api = host.api()?;
     let providers = [
         (Provider::github("any-github")?, "push", "72d3162e-cc78-11e3-81ab-4c9367dc0958"),
-        (Provider::shopify("any-shopify")?, "orders/updated", "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043"),
+        (
+            Provider::shopify("any-shopify")?,
+            "orders/updated",
+            "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043",
+        ),
         (Provider::standard("any-standard")?, "order.paid", "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W"),
     ];
     let subscriber = host.subscriber().await?;
@@ -259,7 +263,8 @@ async fn a_redelivery_has_the_same_id_and_the_same_bytes() -> Result<()> {
     let host = Host::shared().await?;
     let (api, subscriber) = (host.api()?, host.subscriber().await?);
     let endpoint = api.endpoint("again", &subscriber.url()).await?;
-    let event = r#"{"tenant":"again","type":"order.paid","aggregate_id":"o_1","payload":{"n" : 1.0}}"#;
+    let event =
+        r#"{"tenant":"again","type":"order.paid","aggregate_id":"o_1","payload":{"n" : 1.0}}"#;
     let published = api.publish(event, None).await?;
     assert_eq!(published.code(), 202);
     let id = published.json()?["id"].as_str().context("an id")?.to_owned();
@@ -283,16 +288,14 @@ async fn an_idempotency_key_publishes_one_event() -> Result<()> {
     let (api, subscriber) = (host.api()?, host.subscriber().await?);
     api.endpoint("keyed", &subscriber.url()).await?;
     let event = |n: u32| {
-        json!({ "tenant": "keyed", "type": "t", "aggregate_id": "a", "payload": { "n": n } }).to_string()
+        json!({ "tenant": "keyed", "type": "t", "aggregate_id": "a", "payload": { "n": n } })
+            .to_string()
     };
     let first = api.publish(&event(1), Some("key-1")).await?;
     let second = api.publish(&event(1), Some("key-1")).await?;
     let other_body = api.publish(&event(2), Some("key-1")).await?;
     let other_key = api.publish(&event(1), Some("key-2")).await?;
-    assert_eq!(
-        [&first, &second, &other_body, &other_key].map(Answer::code),
-        [202, 200, 409, 202]
-    );
+    assert_eq!([&first, &second, &other_body, &other_key].map(Answer::code), [202, 200, 409, 202]);
     assert_eq!(first.json()?["id"], second.json()?["id"]);
     assert_ne!(first.json()?["id"], other_key.json()?["id"]);
     assert_eq!(other_body.header("content-type"), Some("application/problem+json"));
@@ -372,7 +375,8 @@ async fn an_endpoint_that_says_gone_gets_nothing_more_and_loses_nothing() -> Res
 
 /// A host of its own: its faults would strike others too.
 #[tokio::test]
-async fn while_the_secrets_or_the_store_cannot_be_had_providers_are_asked_to_come_back() -> Result<()> {
+async fn while_the_secrets_or_the_store_cannot_be_had_providers_are_asked_to_come_back()
+-> Result<()> {
     let host = Host::start(Setup::IN_MEMORY).await?;
     let (api, control) = (host.api()?, host.control()?);
     let stripe = Provider::stripe("unavailable")?;
@@ -396,7 +400,9 @@ async fn while_the_secrets_or_the_store_cannot_be_had_providers_are_asked_to_com
         control.heal().await?;
     }
     // The put happened and its answer was lost: asked again, the store shows our own row, which is no duplicate.
-    control.fault(&Fault::new("dynamodb", "PutItem", "drop").of("ingress").after().times(1)).await?;
+    control
+        .fault(&Fault::new("dynamodb", "PutItem", "drop").of("ingress").after().times(1))
+        .await?;
     let answer = stripe.send(&host.ingress()?, &event).await?;
     assert!(answer.status.is_success(), "{answer:?}");
     api.until("unavailable", "evt_1", "processed").await?;
@@ -405,7 +411,8 @@ async fn while_the_secrets_or_the_store_cannot_be_had_providers_are_asked_to_com
 
 /// WRK-dlq-redrive: the table holds the event; the message holds only its name.
 #[tokio::test]
-async fn a_parked_event_comes_back_by_its_provider_or_by_the_console_and_says_why_it_waits() -> Result<()> {
+async fn a_parked_event_comes_back_by_its_provider_or_by_the_console_and_says_why_it_waits()
+-> Result<()> {
     let host = Host::start(Setup::IN_MEMORY).await?;
     let (api, control, aws) = (host.api()?, host.control()?, host.aws()?);
     let subscriber = host.subscriber().await?;

@@ -28,13 +28,16 @@ fn roles() -> Result<BTreeMap<String, Role>> {
     let roles = template::roles(&template, environment)?;
     let role = |id: &str| roles.iter().find(|role| role.logical_id == id).cloned();
     let of = wiring.functions.iter();
-    of.map(|f| Ok((f.binary.clone(), role(&f.role).with_context(|| format!("no {}", f.role))?))).collect()
+    of.map(|f| Ok((f.binary.clone(), role(&f.role).with_context(|| format!("no {}", f.role))?)))
+        .collect()
 }
 
 /// Whether a text is of a pattern in which `*` stands for anything.
 fn is_like(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
     let mut parts: Vec<_> = parts.collect();
     let Some(last) = parts.pop() else { return rest.is_empty() };
     for part in parts {
@@ -119,8 +122,11 @@ async fn do_everything(host: &Host) -> Result<()> {
 
     // Published by the team's own program: small and large, with a key and without.
     let text: String = (0..2000).map(|n| seed::text_of(&n.to_string())).collect();
-    for (payload, key) in [(json!({}), Some("k")), (json!({}), Some("k")), (json!({ "t": text }), None)] {
-        let event = json!({ "tenant": "policy", "type": "t", "aggregate_id": "a", "payload": payload });
+    for (payload, key) in
+        [(json!({}), Some("k")), (json!({}), Some("k")), (json!({ "t": text }), None)]
+    {
+        let event =
+            json!({ "tenant": "policy", "type": "t", "aggregate_id": "a", "payload": payload });
         let id = api.publish(&event.to_string(), key).await?.good()?["id"].clone();
         let id = id.as_str().context("an id")?;
         api.until_outgoing("policy", id, "succeeded").await?;
@@ -132,7 +138,8 @@ async fn do_everything(host: &Host) -> Result<()> {
     control
         .fault(&Fault::new("dynamodb", "TransactWriteItems", "access_denied").of("worker"))
         .await?;
-    let parked = |n: u32| Event::stripe(&format!("evt_parked_{n}"), "invoice.paid", &format!("in_p{n}"), at);
+    let parked =
+        |n: u32| Event::stripe(&format!("evt_parked_{n}"), "invoice.paid", &format!("in_p{n}"), at);
     for n in [1, 2] {
         mirrored.send_until_accepted(host, &parked(n)).await?;
         api.until("mirrored", &parked(n).id, "dead_letter").await?;
@@ -173,7 +180,8 @@ async fn redriven(aws: &Aws, host: &Host, id: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn functions_call_what_their_roles_allow_and_their_roles_allow_what_they_call() -> Result<()> {
+async fn functions_call_what_their_roles_allow_and_their_roles_allow_what_they_call() -> Result<()>
+{
     let host = Host::start(Setup::IN_MEMORY).await?;
     do_everything(&host).await?;
     let calls = host.control()?.calls().await?;
@@ -182,8 +190,13 @@ async fn functions_call_what_their_roles_allow_and_their_roles_allow_what_they_c
     let mut idle = BTreeSet::new();
     for (binary, role) in &roles {
         let own: Vec<_> = calls.iter().filter(|call| call.function == *binary).collect();
-        assert!(!own.is_empty(), "{binary} called nothing; the host tells callers apart by their keys");
-        refused.extend(own.iter().filter(|call| !is_allowed(role, call)).map(|call| format!("{call:?}")));
+        assert!(
+            !own.is_empty(),
+            "{binary} called nothing; the host tells callers apart by their keys"
+        );
+        refused.extend(
+            own.iter().filter(|call| !is_allowed(role, call)).map(|call| format!("{call:?}")),
+        );
         for (action, resource) in unused(role, &own) {
             // What Lambda does for the function, which no function calls.
             if !["logs:", "xray:"].iter().any(|service| action.starts_with(service)) {
@@ -196,11 +209,14 @@ async fn functions_call_what_their_roles_allow_and_their_roles_allow_what_they_c
     let reviewed = |(binary, action, resource): &(String, String, String)| {
         UNUSED.iter().any(|(of, what, on)| of == binary && what == action && resource.ends_with(on))
     };
-    let unreviewed: Vec<_> = idle.iter().filter(|right| !reviewed(right)).map(|r| format!("{r:?}")).collect();
+    let unreviewed: Vec<_> =
+        idle.iter().filter(|right| !reviewed(right)).map(|r| format!("{r:?}")).collect();
     assert!(unreviewed.is_empty(), "rights that nothing uses:\n{}", unreviewed.join("\n"));
     let outdated: Vec<_> = UNUSED
         .iter()
-        .filter(|(of, what, on)| !idle.iter().any(|(b, a, r)| of == b && what == a && r.ends_with(on)))
+        .filter(|(of, what, on)| {
+            !idle.iter().any(|(b, a, r)| of == b && what == a && r.ends_with(on))
+        })
         .collect();
     assert!(outdated.is_empty(), "these are used, or are no rights any more: {outdated:?}");
     Ok(())
