@@ -1,6 +1,7 @@
 //! The adapters, against a scripted AWS on loopback: what they ask for, and what they make of the answers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::disallowed_methods, reason = "the servers of a test end with it")]
 
 use std::{
     convert::Infallible,
