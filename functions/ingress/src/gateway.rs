@@ -64,7 +64,10 @@ where
     B: Bodies,
     T: State,
 {
-    ingress.receive(&event.into(), token, now).await.into()
+    let answer = ingress.receive(&event.into(), token, now).await;
+    // Before the answer, for after it the sandbox may freeze.
+    ingress.metrics.flush(now);
+    answer.into()
 }
 
 /// A request, as it was sent.

@@ -76,7 +76,7 @@ where
         let began = Instant::now();
         let deadline = began + self.budget;
         let taken = timeout_at(deadline, self.take(arrival, token, now)).await;
-        let answer = match taken.unwrap_or(Err(Refused::Late)) {
+        match taken.unwrap_or(Err(Refused::Late)) {
             Ok(mut entry) => {
                 // The row is there: whatever happens from here on, the answer is yes.
                 let _ = timeout_at(deadline, self.follow(&mut entry, now)).await;
@@ -87,10 +87,8 @@ where
                 self.tell_refused(arrival, &refused, began.elapsed());
                 refused.answer()
             }
-        };
+        }
         // I9. Nothing runs after the answer: a frozen sandbox would never finish it.
-        self.metrics.flush(now);
-        answer
     }
 
     /// I1 to I7: everything that decides the answer.

@@ -1,5 +1,8 @@
 //! The binary itself, against a runtime API on loopback and an AWS that never answers.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::disallowed_methods, reason = "the servers of a test end with it")]
+
 use std::{
     collections::BTreeMap,
     convert::Infallible,

@@ -1,6 +1,8 @@
 //! Why `ingress::gateway` reads events by hand: what `lambda_http` does with the same literal events. When one of these
 //! fails, `lambda_http` has changed, and may be worth another look.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use ingress::gateway::{Arrival, Event};
 
 fn text(file: &str) -> String {

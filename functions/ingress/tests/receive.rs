@@ -1,5 +1,8 @@
 //! Literal events of the gateway, through the whole function, with every port in memory.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::indexing_slicing, reason = "a field that a JSON value does not have is null")]
+
 use std::time::Duration;
 
 use domain::{
@@ -450,6 +453,48 @@ async fn another_body_under_one_id_is_answered_yes_and_counted() {
     let other = with_header(other, "x-hub-signature-256", Some(signature));
     assert_eq!(ingress.receive(&arrival(other), "2".to_owned(), at(1)).await, Answer::Accepted);
     assert_eq!(world.body(&world.row()).await, B_ASCII);
+    assert_eq!(
+        counted(&ingress.metrics),
+        [
+            ("webhooks_conflicting_total", "github", 1.0),
+            ("webhooks_duplicate_total", "github", 1.0),
+            ("webhooks_received_total", "github", 2.0),
+        ]
+        .map(|(name, source, count)| (name.to_owned(), source.to_owned(), count))
+    );
+}
+
+#[tokio::test]
+async fn refusals_are_counted_by_source_only_where_there_is_one() {
+    let check = async |event: Value, expected: (&str, &str, f64)| {
+        let world = World::new();
+        let ingress = world.ingress();
+        ingress.receive(&arrival(event), "t".to_owned(), at(0)).await;
+        let (name, source, count) = expected;
+        assert_eq!(counted(&ingress.metrics), [(name.to_owned(), source.to_owned(), count)]);
+    };
+    check(event("joined_webhook_id"), ("webhooks_signature_failed_total", "sw", 1.0)).await;
+    check(event("base64_true_but_not"), ("webhooks_refused_total", "sw", 1.0)).await;
+    let unknown = with(event("github"), "/pathParameters/source", "nobody");
+    check(unknown, ("webhooks_refused_total", "-", 1.0)).await;
+    check(event("standard_webhooks"), ("webhooks_received_total", "sw", 1.0)).await;
+    check(event("get"), ("webhooks_refused_total", "-", 1.0)).await;
+}
+
+/// Name, source (or `-`) and value of what was counted.
+fn counted(metrics: &Metrics) -> Vec<(String, String, f64)> {
+    let lines =
+        metrics.lines(at(0)).into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    lines
+        .flat_map(|line| {
+            let source =
+                line.get("source").map_or("-", |source| source.as_str().unwrap()).to_owned();
+            let of = |(name, value): (&String, &Value)| {
+                Some((name.clone(), source.clone(), value.as_f64()?))
+            };
+            line.as_object().unwrap().iter().filter_map(of).collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// A8: a flood of bad requests costs nothing but its own time.
