@@ -99,6 +99,11 @@ impl Tables {
             None => Database::memory(),
         }
         .map_err(|error| TableError::Database("to open its file", error))?;
+        // its name aside, this sets `synchronous = NORMAL`: a killed process loses nothing, a power cut may lose the last
+        // moments, and a write does not wait for the disk
+        database
+            .disable_bulk_loading()
+            .map_err(|error| TableError::Database("to set up its file", error))?;
         for table in tables {
             ensure(&database, table)?;
         }

@@ -46,7 +46,14 @@ async fn damaged_blobs_and_unknown_keys_are_refused_by_type() {
     let blob = sealed(&client, b"x").await.into_inner();
     let mut changed = blob.clone();
     *changed.last_mut().unwrap() ^= 1;
-    for bytes in [changed, blob[..20].to_vec(), vec![], vec![1, 255, 0], b"nonsense".to_vec()] {
+    for bytes in [
+        changed,
+        blob[..20].to_vec(),
+        vec![],
+        vec![1, 255, 0],
+        b"\x01\x05other and more".to_vec(),
+        b"nonsense".to_vec(),
+    ] {
         let decrypt = client.decrypt().ciphertext_blob(Blob::new(bytes.clone()));
         let decrypt =
             decrypt.encryption_context("tenant", "demo").encryption_context("endpoint", "ep_1");

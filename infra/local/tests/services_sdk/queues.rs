@@ -117,9 +117,12 @@ async fn visibility_delay_and_retention_go_by_the_clock() {
     assert!(queues.receive(QUEUE, 10, NO_WAIT).await.unwrap().is_empty());
     host.clock.advance(Duration::from_secs(1));
     assert_eq!(queues.receive(QUEUE, 10, NO_WAIT).await.unwrap().len(), 1);
-    host.clock.advance(Duration::from_secs(345_600));
-    assert!(queues.receive(QUEUE, 10, NO_WAIT).await.unwrap().is_empty(), "four days are over");
-    assert_eq!(queues.counts(QUEUE).unwrap(), counts(0, 0, 0));
+    queues.send(DEAD, "kept for four days").await.unwrap();
+    host.clock.advance(Duration::from_secs(345_599));
+    assert_eq!(queues.counts(DEAD).unwrap(), counts(1, 0, 0));
+    host.clock.advance(Duration::from_secs(1));
+    assert_eq!(queues.counts(DEAD).unwrap(), counts(0, 0, 0));
+    assert!(queues.receive(DEAD, 10, NO_WAIT).await.unwrap().is_empty());
 }
 
 /// LOC-emulator-drift: the handle of an earlier receive neither deletes nor hides the message that another consumer holds.
@@ -131,6 +134,8 @@ async fn an_outdated_receipt_has_no_power() {
     let old = queues.receive(QUEUE, 1, NO_WAIT).await.unwrap().remove(0);
     let early = queues.change_visibility(QUEUE, &old.receipt, Duration::ZERO).await;
     assert!(early.is_ok());
+    let visible = queues.change_visibility(QUEUE, &old.receipt, Duration::from_secs(9)).await;
+    assert!(matches!(visible, Err(QueueError::NotInFlight)), "it is visible again");
     let new = queues.receive(QUEUE, 1, NO_WAIT).await.unwrap().remove(0);
     queues.delete(QUEUE, &old.receipt).await.unwrap();
     let refused = queues.change_visibility(QUEUE, &old.receipt, Duration::ZERO).await;
