@@ -7,7 +7,7 @@
 //! I8; [`gateway`] and [`Answer`] are the outside.
 
 mod answer;
-mod config;
+pub mod config;
 pub mod gateway;
 pub mod sources;
 
@@ -128,6 +128,20 @@ where
     /// I8, and the heartbeat. Neither can change the answer.
     async fn follow(&self, entry: &mut Entry, now: Timestamp) {
         self.door.announce(entry).await;
+        if entry.enqueued == Enqueued::Sent {
+            let (source, event_id) = (entry.key.source().as_str(), entry.key.event_id());
+            let (source, event_id) = (Some(source), Some(event_id));
+            let event_type = entry.event_type.as_deref();
+            Step {
+                stage: "enqueue",
+                source,
+                event_id,
+                event_type,
+                result: "sent",
+                ..Step::default()
+            }
+            .info("the worker was told");
+        }
         if entry.accepted == Accepted::New {
             self.heart.beat(entry.key.source(), now).await;
         }

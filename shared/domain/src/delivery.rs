@@ -110,6 +110,10 @@ pub enum Cause {
     BadAnswer,
     /// Something of our own: a key or a body that could not be had. Not the endpoint's fault.
     Internal,
+    /// Not tried any more: the deadline passed while the endpoint was left alone.
+    Expired,
+    /// Not tried any more: the endpoint was disabled for longer than deliveries are held.
+    HeldExpired,
 }
 
 impl Outcome {
@@ -117,6 +121,37 @@ impl Outcome {
     pub const fn is_success(&self) -> bool {
         matches!(self, Self::Answered { status: 200..=299, .. })
     }
+
+    /// Whether it says something about the endpoint, good or bad.
+    pub const fn blames_endpoint(&self) -> bool {
+        !matches!(
+            self,
+            Self::Failed { cause: Cause::Internal | Cause::Expired | Cause::HeldExpired }
+        )
+    }
+
+    /// The pause that the endpoint asked for. Other statuses than 429 and 503 ask for none, whatever they carry.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Answered { status: 429 | 503, retry_after_ms: Some(ms) } => {
+                Some(Duration::from_millis(*ms))
+            }
+            Self::Answered { .. } | Self::Failed { .. } => None,
+        }
+    }
+}
+
+/// Reads the value of a `Retry-After` header: seconds, or a date. A pause that is nothing, in the past, or not in one
+/// of the two forms is none. More seconds than fit are as many as fit: the cap comes later.
+pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    let value = value.trim_ascii();
+    let pause = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
+        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
+    } else {
+        let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+        Duration::try_from(date.duration_since(now)).ok()?
+    };
+    (!pause.is_zero()).then_some(pause)
 }
 
 /// The rule that says what follows from an outcome.
@@ -151,18 +186,18 @@ pub fn after(
     jitter: f64,
 ) -> Next {
     let wait = schedule.backoff.after(attempt, jitter);
-    let asked = match outcome {
-        Outcome::Answered { status: 200..=299, .. } => return Next::Succeeded,
-        Outcome::Answered { status: 410, .. } => {
-            return Next::Gone(now.saturating_add(wait).unwrap_or(Timestamp::MAX));
+    let later = |wait: Duration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
+    match outcome {
+        Outcome::Answered { status: 200..=299, .. } => Next::Succeeded,
+        // Held, not counted out: enabling the endpoint gives it its time back.
+        Outcome::Answered { status: 410, .. } => Next::Gone(later(wait)),
+        Outcome::Failed { cause: Cause::Expired | Cause::HeldExpired } => Next::Dead,
+        Outcome::Answered { .. } | Outcome::Failed { .. } => {
+            let asked = outcome.retry_after().unwrap_or_default().min(schedule.retry_after_cap);
+            let at = later(wait.max(asked));
+            if at > deadline { Next::Dead } else { Next::RetryAt(at) }
         }
-        Outcome::Answered { status: 429 | 503, retry_after_ms: Some(ms) } => {
-            Duration::from_millis(*ms).min(schedule.retry_after_cap)
-        }
-        Outcome::Answered { .. } | Outcome::Failed { .. } => Duration::ZERO,
-    };
-    let at = now.saturating_add(wait.max(asked)).unwrap_or(Timestamp::MAX);
-    if at > deadline { Next::Dead } else { Next::RetryAt(at) }
+    }
 }
 
 /// A delivery that the relay puts into a lane.
@@ -195,6 +230,10 @@ impl Delivery {
     pub fn ended(&self, attempt: Attempt, next: Next, now: Timestamp) -> Self {
         let mut after = self.clone();
         after.attempts = attempt.number.max(self.attempts);
+        // One excerpt is kept, the last: thirty of them would make every further write of the row thirty times as dear.
+        for earlier in &mut after.log {
+            earlier.excerpt.clear();
+        }
         after.log.push(attempt);
         let surplus = after.log.len().saturating_sub(MAX_LOG);
         after.log.drain(..surplus);
@@ -204,5 +243,263 @@ impl Delivery {
             Next::RetryAt(at) | Next::Gone(at) => after.due_at = at,
         }
         after
+    }
+
+    /// Whether its deadline has passed. It may still be tried once more, if the endpoint is being tried at all.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        self.deadline <= now
+    }
+
+    /// The same delivery, given up without a further attempt: [`Cause::Expired`] or [`Cause::HeldExpired`].
+    #[must_use]
+    pub fn given_up(&self, cause: Cause, now: Timestamp) -> Self {
+        let entry = Attempt {
+            number: self.attempts,
+            at: now,
+            duration_ms: 0,
+            outcome: Outcome::Failed { cause },
+            excerpt: String::new(),
+        };
+        self.ended(entry, Next::Dead, now)
+    }
+
+    /// The same delivery when its endpoint is gone.
+    #[must_use]
+    pub fn cancelled(&self, now: Timestamp) -> Self {
+        Self { state: State::Cancelled, finished_at: Some(now), ..self.clone() }
+    }
+
+    /// The end of the time for which it is held, if its endpoint has been disabled since then and is still.
+    ///
+    /// It counts from its due time, not from when it was made: pointers are in this order, so that a holder that looks
+    /// at the first one knows when to look again.
+    pub fn held_until(due_at: Timestamp, disabled: Option<Timestamp>, hold: Duration) -> Timestamp {
+        let from = disabled.map_or(due_at, |since| since.max(due_at));
+        from.saturating_add(hold).unwrap_or(Timestamp::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::retry::Backoff;
+
+    const HOUR: i64 = 3600;
+    const SCHEDULE: Schedule = Schedule {
+        backoff: Backoff {
+            floor: Duration::from_secs(1),
+            base: Duration::from_secs(30),
+            cap: Duration::from_secs(12 * 3600),
+        },
+        retry_after_cap: Duration::from_secs(24 * 3600),
+    };
+    const DEADLINE: i64 = 96 * HOUR;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn answered(status: u16) -> Outcome {
+        Outcome::Answered { status, retry_after_ms: None }
+    }
+
+    fn failed(cause: Cause) -> Outcome {
+        Outcome::Failed { cause }
+    }
+
+    fn pending() -> Delivery {
+        let event = EventId::new(Uuid::from_u128(1));
+        Delivery::new(event, "invoice.paid".to_owned(), at(DEADLINE), at(0))
+    }
+
+    fn attempt(number: u32, outcome: Outcome) -> Attempt {
+        Attempt { number, at: at(0), duration_ms: 5, outcome, excerpt: format!("answer {number}") }
+    }
+
+    /// F6, F7, F8, F13, RTY-status-classes: the whole table, with the longest wait of a first attempt.
+    #[test]
+    fn each_outcome_leads_to_one_thing() {
+        let check = |outcome: Outcome, expected: Next| {
+            let next = after(&SCHEDULE, 1, &outcome, at(DEADLINE), at(0), 1.0);
+            assert_eq!(next, expected, "{outcome:?}");
+        };
+        for status in [200, 201, 202, 204, 299] {
+            check(answered(status), Next::Succeeded);
+        }
+        check(answered(410), Next::Gone(at(30)));
+        for status in [
+            100, 101, 199, 300, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 408, 409,
+            413, 415, 421, 422, 423, 425, 429, 451, 500, 502, 503, 504, 599, 999,
+        ] {
+            check(answered(status), Next::RetryAt(at(30)));
+        }
+        for cause in [
+            Cause::Dns,
+            Cause::BlockedAddress,
+            Cause::Refused,
+            Cause::ConnectTimeout,
+            Cause::TlsExpired,
+            Cause::TlsWrongHost,
+            Cause::TlsUnknownIssuer,
+            Cause::Tls,
+            Cause::Timeout,
+            Cause::Reset,
+            Cause::BadAnswer,
+            Cause::Internal,
+        ] {
+            check(failed(cause), Next::RetryAt(at(30)));
+        }
+        for cause in [Cause::Expired, Cause::HeldExpired] {
+            check(failed(cause), Next::Dead);
+        }
+    }
+
+    /// F12, RTY-retry-after
+    #[test]
+    fn a_pause_can_lengthen_a_wait_but_not_shorten_it() {
+        let check = |status: u16, asked_s: u64, jitter: f64, expected_s: i64| {
+            let outcome = Outcome::Answered { status, retry_after_ms: Some(asked_s * 1000) };
+            let next = after(&SCHEDULE, 1, &outcome, at(DEADLINE), at(0), jitter);
+            assert_eq!(next, Next::RetryAt(at(expected_s)), "{status} {asked_s} {jitter}");
+        };
+        check(429, 120, 0.0, 120);
+        check(503, 120, 1.0, 120);
+        check(429, 5, 1.0, 30);
+        check(429, u64::MAX / 1000, 0.5, 24 * HOUR);
+        // Elsewhere it means nothing.
+        check(500, 120, 0.0, 1);
+        check(302, 120, 0.0, 1);
+        let polite = Outcome::Answered { status: 200, retry_after_ms: Some(120_000) };
+        assert_eq!(after(&SCHEDULE, 1, &polite, at(DEADLINE), at(0), 0.0), Next::Succeeded);
+    }
+
+    #[test]
+    fn a_retry_after_the_deadline_is_none() {
+        let next = |now| after(&SCHEDULE, 1, &answered(500), at(DEADLINE), now, 1.0);
+        assert_eq!(next(at(DEADLINE - 30)), Next::RetryAt(at(DEADLINE)));
+        assert_eq!(next(at(DEADLINE - 29)), Next::Dead);
+        assert_eq!(next(at(DEADLINE + HOUR)), Next::Dead);
+        // A success after the deadline is a success.
+        let late = after(&SCHEDULE, 30, &answered(200), at(DEADLINE), at(DEADLINE + 1), 1.0);
+        assert_eq!(late, Next::Succeeded);
+    }
+
+    /// F11: with waits as long as they can be there are 18 attempts in 96 hours, with average ones 26.
+    #[test]
+    fn the_schedule_spans_days() {
+        let attempts = |jitter: f64| {
+            let (mut now, mut number) = (at(0), 1);
+            while let Next::RetryAt(at) =
+                after(&SCHEDULE, number, &answered(500), at(DEADLINE), now, jitter)
+            {
+                (now, number) = (at, number + 1);
+            }
+            number
+        };
+        assert_eq!((attempts(1.0), attempts(0.5)), (18, 26));
+    }
+
+    /// RTY-retry-after
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now: Timestamp = "2026-11-30T12:00:00Z".parse().unwrap();
+        let check = |value: &str, expected: Option<u64>| {
+            assert_eq!(retry_after(value, now), expected.map(Duration::from_secs), "{value:?}");
+        };
+        check("120", Some(120));
+        check(" 120 ", Some(120));
+        check("0120", Some(120));
+        check("9999999999", Some(9_999_999_999));
+        check("18446744073709551616", Some(u64::MAX));
+        check("1771404540", Some(1_771_404_540));
+        check("Mon, 30 Nov 2026 13:00:00 GMT", Some(3600));
+        check("Mon, 30 Nov 2026 13:00:00 +0000", Some(3600));
+        check("Thu, 31 Dec 2099 23:59:59 GMT", Some(2_306_404_799));
+        for none in [
+            "",
+            " ",
+            "0",
+            "000",
+            "-5",
+            "+5",
+            "1.5",
+            "120s",
+            "1e3",
+            "soon",
+            "１２０",
+            "Wed, 21 Oct 2015 07:28:00 GMT",
+            "Mon, 30 Nov 2026 12:00:00 GMT",
+            "2026-11-30T13:00:00Z",
+        ] {
+            check(none, None);
+        }
+    }
+
+    #[test]
+    fn an_ended_attempt_is_counted_and_logged() {
+        let retried = pending().ended(attempt(1, answered(500)), Next::RetryAt(at(9)), at(5));
+        assert_eq!((retried.state, retried.attempts, retried.due_at), (State::Pending, 1, at(9)));
+        assert_eq!((retried.finished_at, retried.deadline), (None, at(DEADLINE)));
+        let done = retried.ended(attempt(2, answered(200)), Next::Succeeded, at(9));
+        assert_eq!(
+            (done.state, done.attempts, done.finished_at),
+            (State::Succeeded, 2, Some(at(9)))
+        );
+        let excerpts: Vec<_> = done.log.iter().map(|entry| entry.excerpt.as_str()).collect();
+        assert_eq!(excerpts, ["", "answer 2"]);
+    }
+
+    #[test]
+    fn a_gone_endpoint_holds_the_delivery() {
+        let held = pending().ended(attempt(1, answered(410)), Next::Gone(at(30)), at(5));
+        assert_eq!((held.state, held.due_at), (State::Pending, at(30)));
+    }
+
+    /// RTY-attempt-count
+    #[test]
+    fn giving_up_without_an_attempt_does_not_count_one() {
+        let tried = pending().ended(attempt(1, answered(500)), Next::RetryAt(at(9)), at(5));
+        let dead = tried.given_up(Cause::HeldExpired, at(99));
+        assert_eq!((dead.state, dead.attempts, dead.finished_at), (State::Dead, 1, Some(at(99))));
+        assert_eq!(dead.log.last().unwrap().outcome, failed(Cause::HeldExpired));
+    }
+
+    #[test]
+    fn a_hold_counts_from_the_disabling_or_the_due_time_whichever_is_later() {
+        let hold = Duration::from_secs(100);
+        let check = |due: i64, since: Option<i64>, expected: i64| {
+            assert_eq!(Delivery::held_until(at(due), since.map(at), hold), at(expected));
+        };
+        check(10, Some(50), 150);
+        check(70, Some(50), 170);
+        check(10, None, 110);
+    }
+
+    proptest! {
+        #[test]
+        fn the_count_of_attempts_never_goes_back_and_the_log_stays_bounded(
+            numbers in prop::collection::vec(0_u32..100, 0..80)
+        ) {
+            let mut delivery = pending();
+            for number in numbers {
+                let ended = delivery.ended(attempt(number, answered(500)), Next::RetryAt(at(1)), at(0));
+                prop_assert!(ended.attempts >= delivery.attempts);
+                prop_assert!(ended.log.len() <= MAX_LOG);
+                delivery = ended;
+            }
+        }
+
+        #[test]
+        fn a_retry_never_comes_before_the_floor_or_after_the_deadline(
+            number: u32, status in 300_u16..600, asked: Option<u32>, now in 0..2 * DEADLINE, jitter: f64
+        ) {
+            let outcome = Outcome::Answered { status, retry_after_ms: asked.map(u64::from) };
+            if let Next::RetryAt(then) = after(&SCHEDULE, number, &outcome, at(DEADLINE), at(now), jitter) {
+                prop_assert!(then >= at(now + 1) && then <= at(DEADLINE));
+            }
+        }
     }
 }

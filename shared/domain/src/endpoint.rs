@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{EndpointId, TenantId};
+use crate::{
+    delivery::Outcome,
+    id::{EndpointId, TenantId},
+};
 
 /// An endpoint, as it stands in the registry. Its secrets stand beside it, encrypted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,9 +106,22 @@ impl From<Pattern> for String {
 impl Endpoint {
     /// Whether an event of this type, with this time in its id, goes to this endpoint.
     pub fn wants(&self, event_type: &str, occurred: Timestamp) -> bool {
-        // An endpoint gets nothing from before it existed, however late the relay is.
-        occurred >= self.created_at
+        // An endpoint gets nothing from before it existed, however late the relay is. By the millisecond, because the time
+        // in an id has no finer part: an event of the same millisecond may be the endpoint's first.
+        occurred.as_millisecond() >= self.created_at.as_millisecond()
             && (self.patterns.is_empty() || self.patterns.iter().any(|p| p.matches(event_type)))
+    }
+
+    /// How many lanes are in force at a time.
+    pub fn lane_count(&self, at: Timestamp) -> u16 {
+        let lanes = self.lanes.iter().filter(|lanes| lanes.from <= at);
+        lanes.max_by_key(|lanes| lanes.from).map_or(1, |lanes| lanes.count.max(1))
+    }
+
+    /// How many deliveries of one lane may be under way at once: the endpoint's share, shared out between its lanes.
+    pub fn lane_width(&self, default: u32, now: Timestamp) -> usize {
+        let share = self.concurrency.unwrap_or(default) / u32::from(self.lane_count(now));
+        usize::try_from(share).unwrap_or(usize::MAX).max(1)
     }
 }
 
@@ -120,6 +136,26 @@ pub struct Health {
     pub disabled: Option<Disabled>,
 }
 
+impl Health {
+    /// The health after an attempt; `None` if nothing about it has changed, and nothing need be written.
+    #[must_use]
+    pub fn after(&self, outcome: &Outcome, now: Timestamp) -> Option<Self> {
+        if !outcome.blames_endpoint() {
+            return None;
+        }
+        let mut after = self.clone();
+        if outcome.is_success() {
+            (after.failing_since, after.consecutive_failures) = (None, 0);
+        } else if self.failing_since.is_none() {
+            (after.failing_since, after.consecutive_failures) = (Some(now), 1);
+        }
+        if matches!(outcome, Outcome::Answered { status: 410, .. }) && self.disabled.is_none() {
+            after.disabled = Some(Disabled { since: now, reason: "gone".to_owned() });
+        }
+        (after != *self).then_some(after)
+    }
+}
+
 /// Why an endpoint gets nothing for now. Its deliveries are held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disabled {
@@ -127,4 +163,119 @@ pub struct Disabled {
     pub since: Timestamp,
     /// Why: `gone`, `failing` or `person`.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::delivery::Cause;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(ms).unwrap()
+    }
+
+    fn endpoint(patterns: &[&str]) -> Endpoint {
+        Endpoint {
+            tenant: "acme".parse().unwrap(),
+            id: EndpointId::new(Uuid::from_u128(7)),
+            url: "https://example.com/".to_owned(),
+            patterns: patterns.iter().map(|pattern| pattern.parse().unwrap()).collect(),
+            concurrency: None,
+            lanes: Vec::new(),
+            created_at: at(1000),
+            disabled: false,
+        }
+    }
+
+    #[test]
+    fn patterns_choose_event_types() {
+        let check = |pattern: &str, event_type: &str, expected: bool| {
+            let pattern: Pattern = pattern.parse().unwrap();
+            assert_eq!(pattern.matches(event_type), expected, "{pattern} {event_type}");
+        };
+        check("invoice.paid", "invoice.paid", true);
+        check("invoice.paid", "invoice.paid.late", false);
+        check("invoice.paid", "xinvoice.paid", false);
+        check("invoice.*", "invoice.paid", true);
+        check("invoice.*", "invoice.", true);
+        check("invoice.*", "invoices.paid", false);
+        check("*", "", true);
+        check("*", "anything", true);
+        check("*.paid", "invoice.paid", true);
+        check("*.paid", "invoice.paid.x", false);
+        check("a*b*c", "a-b-b-c", true);
+        check("a*b*c", "abc", true);
+        check("a*b*c", "acb", false);
+        check("a*a", "a", false);
+        check("ab*bc", "abc", false);
+        check("*a*ab", "aab", true);
+    }
+
+    #[test]
+    fn texts_that_are_no_patterns_are_refused() {
+        for bad in ["", "**", "a**b", "a b", "é", "a\n", &"a".repeat(MAX_PATTERN + 1)] {
+            assert!(bad.parse::<Pattern>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_without_patterns_gets_everything_and_one_with_some_gets_those() {
+        assert!(endpoint(&[]).wants("invoice.paid", at(1000)));
+        let chosen = endpoint(&["invoice.*", "charge.failed"]);
+        assert!(chosen.wants("invoice.paid", at(1000)));
+        assert!(chosen.wants("charge.failed", at(1000)));
+        assert!(!chosen.wants("charge.paid", at(1000)));
+    }
+
+    /// OUT-fanout-partial
+    #[test]
+    fn an_endpoint_gets_nothing_from_before_it_existed() {
+        let all = endpoint(&[]);
+        assert!(!all.wants("a", at(999)));
+        assert!(all.wants("a", at(1000)));
+        // Made within a millisecond: the event's id cannot say that it is the younger one.
+        let made = Timestamp::from_microsecond(1_000_700).unwrap();
+        assert!(Endpoint { created_at: made, ..all }.wants("a", at(1000)));
+    }
+
+    #[test]
+    fn concurrency_is_shared_out_between_lanes() {
+        let check = |concurrency: Option<u32>, lanes: u16, expected: usize| {
+            let lanes = vec![LaneCount { from: at(0), count: lanes }];
+            let endpoint = Endpoint { concurrency, lanes, ..endpoint(&[]) };
+            assert_eq!(endpoint.lane_width(5, at(2000)), expected);
+        };
+        check(None, 1, 5);
+        check(Some(10), 1, 10);
+        check(Some(10), 4, 2);
+        check(Some(2), 4, 1);
+        check(Some(0), 1, 1);
+        check(None, 0, 5);
+    }
+
+    #[test]
+    fn health_changes_with_the_first_failure_and_the_first_success() {
+        let broken = Outcome::Answered { status: 500, retry_after_ms: None };
+        let fine = Outcome::Answered { status: 204, retry_after_ms: None };
+        let healthy = Health::default();
+        assert_eq!(healthy.after(&fine, at(1)), None);
+        let failing = healthy.after(&broken, at(2)).unwrap();
+        assert_eq!((failing.failing_since, failing.consecutive_failures), (Some(at(2)), 1));
+        assert_eq!(failing.after(&broken, at(3)), None);
+        assert_eq!(failing.after(&fine, at(4)), Some(healthy.clone()));
+        let ours = Outcome::Failed { cause: Cause::Internal };
+        assert_eq!((healthy.after(&ours, at(5)), failing.after(&ours, at(5))), (None, None));
+    }
+
+    /// F13
+    #[test]
+    fn gone_disables_at_once() {
+        let gone = Outcome::Answered { status: 410, retry_after_ms: None };
+        let disabled = Health::default().after(&gone, at(9)).unwrap();
+        assert_eq!(disabled.disabled, Some(Disabled { since: at(9), reason: "gone".to_owned() }));
+        assert_eq!(disabled.failing_since, Some(at(9)));
+        assert_eq!(disabled.after(&gone, at(10)), None);
+    }
 }

@@ -7,7 +7,9 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+pub use crate::breaker::Breaker;
 use crate::{
+    delivery::{Delivery, State},
     endpoint::Endpoint,
     id::{EndpointId, EventId, TenantId, shard_of},
 };
@@ -33,11 +35,7 @@ impl LaneId {
     /// The lane of an event at an endpoint. Uses the lane count in force at the time in the event's id, so that a late
     /// relay still finds the same lane.
     pub fn of(endpoint: &Endpoint, event: EventId, aggregate_id: &str) -> Self {
-        let at = event.time();
-        let count =
-            endpoint.lanes.iter().filter(|lanes| lanes.from <= at).max_by_key(|lanes| lanes.from);
-        let count = count.map_or(1, |lanes| lanes.count.max(1));
-        let lane = shard_of(aggregate_id, count);
+        let lane = shard_of(aggregate_id, endpoint.lane_count(event.time()));
         Self { tenant: endpoint.tenant.clone(), endpoint: endpoint.id, lane }
     }
 }
@@ -57,15 +55,6 @@ pub struct Hold {
     pub until: Timestamp,
     /// The breaker as the last holder left it.
     pub breaker: Breaker,
-}
-
-/// The circuit of a lane: after failures in a row it opens, and one probe at a time closes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Breaker {
-    /// Failures in a row.
-    pub failures: u32,
-    /// Open until then; the next attempt after it is the probe.
-    pub open_until: Option<Timestamp>,
 }
 
 /// What became of a try to take a lane.
@@ -98,4 +87,99 @@ pub struct Pointer {
     pub due_at: Timestamp,
     /// Which delivery of the lane.
     pub event: EventId,
+}
+
+/// What a due pointer means, now that its delivery has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// The delivery is due.
+    Due(&'a Delivery),
+    /// The delivery is due at another time: put this pointer, then delete the one that was found. In this order, or
+    /// nothing would remember the delivery in between.
+    Elsewhere(Pointer),
+    /// The delivery is finished or gone: delete the pointer.
+    Stale,
+}
+
+impl Pointer {
+    /// The pointer that a pending delivery should have.
+    pub const fn of(delivery: &Delivery) -> Self {
+        Self { due_at: delivery.due_at, event: delivery.event }
+    }
+
+    /// Compares a pointer with its delivery. Whoever died between two writes left them apart.
+    pub fn judge<'a>(&self, delivery: Option<&'a Delivery>) -> Found<'a> {
+        match delivery {
+            Some(delivery) if delivery.state != State::Pending => Found::Stale,
+            Some(delivery) if delivery.due_at != self.due_at => {
+                Found::Elsewhere(Self::of(delivery))
+            }
+            Some(delivery) => Found::Due(delivery),
+            None => Found::Stale,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::endpoint::LaneCount;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn endpoint(lanes: &[(i64, u16)]) -> Endpoint {
+        let lanes = lanes.iter().map(|(from, count)| LaneCount { from: at(*from), count: *count });
+        Endpoint {
+            tenant: "acme".parse().unwrap(),
+            id: EndpointId::new(Uuid::from_u128(7)),
+            url: "https://example.com/".to_owned(),
+            patterns: Vec::new(),
+            concurrency: None,
+            lanes: lanes.collect(),
+            created_at: at(0),
+            disabled: false,
+        }
+    }
+
+    fn event(second: i64) -> EventId {
+        EventId::derived(at(second), &["x"])
+    }
+
+    #[test]
+    fn a_late_relay_finds_the_lane_of_the_events_own_time() {
+        let grown = endpoint(&[(0, 1), (100, 8)]);
+        let lanes = |second| {
+            let names = (0..50).map(|n| format!("order-{n}"));
+            names.map(|name| LaneId::of(&grown, event(second), &name).lane).max().unwrap()
+        };
+        assert_eq!((lanes(99), lanes(100)), (0, 7));
+        assert_eq!(LaneId::of(&endpoint(&[]), event(5), "x").lane, 0);
+        assert_eq!(LaneId::of(&endpoint(&[(0, 0)]), event(5), "x").lane, 0);
+    }
+
+    #[test]
+    fn one_aggregate_stays_in_one_lane() {
+        let wide = endpoint(&[(0, 16)]);
+        let lane = |second| LaneId::of(&wide, event(second), "order-1");
+        assert_eq!(lane(1), lane(2));
+    }
+
+    #[test]
+    fn a_pointer_is_judged_by_its_delivery() {
+        let due = Delivery::new(event(1), "a".to_owned(), at(99), at(5));
+        let pointer = Pointer { due_at: at(5), event: due.event };
+        assert_eq!(pointer.judge(Some(&due)), Found::Due(&due));
+        let moved = Delivery { due_at: at(8), ..due.clone() };
+        let right = Pointer { due_at: at(8), event: due.event };
+        assert_eq!(pointer.judge(Some(&moved)), Found::Elsewhere(right));
+        for state in [State::Succeeded, State::Dead, State::Cancelled] {
+            let finished = Delivery { state, ..due.clone() };
+            assert_eq!(pointer.judge(Some(&finished)), Found::Stale);
+        }
+        assert_eq!(pointer.judge(None), Found::Stale);
+    }
 }

@@ -4,10 +4,12 @@
 //! arguments, and what should be done is a value that a shell carries out.
 //!
 //! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event;
-//! [`plan`] and [`commit`] are how it changes the world, once; [`outbox`], [`endpoint`], [`lane`] and [`delivery`] are
-//! how that is told to others; [`ports`] is what all of it needs from a store, a queue and a network.
+//! [`plan`] and [`commit`] are how it changes the world, once; [`outbox`], [`endpoint`], [`lane`], [`delivery`],
+//! [`breaker`] and [`address`] are how that is told to others; [`ports`] is what all of it needs from a store, a queue and a network.
 
+pub mod address;
 pub mod body;
+pub mod breaker;
 pub mod commit;
 pub mod delivery;
 pub mod endpoint;

@@ -16,7 +16,7 @@ use crate::{
     table::{Range, Table, partition},
 };
 
-/// The RegistryTable.
+/// The `RegistryTable`.
 #[derive(Clone, Debug)]
 pub struct RegistryTable {
     /// The SDK's client.

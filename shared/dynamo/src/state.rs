@@ -18,7 +18,7 @@ use crate::{
     table::{Table, Write},
 };
 
-/// The StateTable.
+/// The `StateTable`.
 #[derive(Clone, Debug)]
 pub struct StateTable {
     /// The SDK's client.
