@@ -283,7 +283,7 @@ impl Run {
     fn keys(&self) -> (u64, u64) {
         let shared = self.shared.lock().unwrap();
         let mut hash = DefaultHasher::new();
-        format!("{:?}", shared.world).hash(&mut hash);
+        shared.world.hash(&mut hash);
         let world = hash.finish();
         shared.seen.hash(&mut hash);
         self.ticks.hash(&mut hash);
