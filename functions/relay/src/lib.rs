@@ -144,6 +144,3 @@ where
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
