@@ -8,7 +8,15 @@
 //!
 //! Reading order: [`Cli`], then the module of the subcommand.
 
+pub mod client;
 pub mod complaint;
+pub mod deployment;
+pub mod dev;
+pub mod endpoints;
+pub mod events;
+pub mod print;
+pub mod send;
+pub mod sources;
 pub mod verify;
 
 use std::io::Write;
@@ -17,24 +25,69 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use jiff::Timestamp;
 
+use crate::{complaint::Complaint, deployment::Deployment};
+
 /// Receives and sends webhooks you can rely on. This is the tool of its operators and developers.
 #[derive(Debug, Parser)]
 #[command(name = "postern", version, arg_required_else_help = true)]
 pub struct Cli {
+    #[command(flatten)]
+    deployment: Deployment,
+
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    json: bool,
+
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Dev(dev::Args),
     Verify(verify::Args),
+    Send(send::Args),
+    #[command(subcommand)]
+    Sources(sources::Sources),
+    #[command(subcommand)]
+    Endpoints(endpoints::Endpoints),
+    #[command(subcommand)]
+    Events(events::Events),
 }
 
 /// Runs one subcommand. `out` takes the answer, `err` what went wrong on the way.
-pub fn run(cli: Cli, now: Timestamp, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
-    let result = match cli.command {
-        Command::Verify(args) => verify::run(&args, now, out, err),
-    };
-    // a reader that closed the pipe, such as `head`, has seen enough
-    result.unwrap_or(ExitCode::from(2))
+pub fn run(cli: &Cli, now: Timestamp, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+    if let Command::Verify(args) = &cli.command {
+        let result = verify::run(args, now, out, err);
+        // a reader that closed the pipe, such as `head`, has seen enough
+        return result.unwrap_or(ExitCode::from(2));
+    }
+    match over_http(cli, out) {
+        Ok(code) => code,
+        Err(complaint) => {
+            let _ = writeln!(err, "{complaint}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn over_http(cli: &Cli, out: &mut dyn Write) -> Result<ExitCode, Complaint> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Complaint::new("no connection can be made", error.to_string(), "close other programs")
+    })?;
+    let (deployment, json) = (&cli.deployment, cli.json);
+    runtime.block_on(async {
+        match &cli.command {
+            Command::Dev(args) => return dev::run(args, &deployment.state, out).await,
+            Command::Send(args) => send::run(args, deployment, out).await?,
+            Command::Sources(args) => sources::run(args, &deployment.client()?, json, out).await?,
+            Command::Endpoints(args) => {
+                endpoints::run(args, &deployment.client()?, json, out).await?;
+            }
+            Command::Events(args) => events::run(args, &deployment.client()?, json, out).await?,
+            Command::Verify(_) => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    })
 }

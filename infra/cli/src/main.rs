@@ -9,5 +9,5 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     #[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
     let now = jiff::Timestamp::now();
-    postern::run(cli, now, &mut std::io::stdout().lock(), &mut std::io::stderr().lock())
+    postern::run(&cli, now, &mut std::io::stdout(), &mut std::io::stderr())
 }

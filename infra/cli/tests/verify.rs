@@ -213,6 +213,11 @@ fn a_question_that_cannot_be_answered_ends_with_two() {
     check(&with(json!({ "secrets": [""] })), &[], "the secret is empty");
     check(&with(json!({ "secrets": 7 })), &[], "hello: this is not a case");
     check(&with(json!({ "headers": [["only a name"]] })), &[], "hello: this is not a case");
+    check(
+        &with(json!({ "headers": 7, "expect": "ok" })),
+        &["--vectors"],
+        "hello: this is not a case",
+    );
     let short = json!({ "provider": "standard_webhooks", "secrets": ["whsec_AQIDBAUG"] });
     check(&with(short), &[], "only 6 bytes when decoded");
     check(&with(json!({ "body_base64": "SGVsbG8*" })), &[], "body_base64 is not base64");
@@ -358,7 +363,7 @@ fn what_no_preset_covers_is_counted_apart() {
     let cases = json!([
         { "provider": "nobody", "name": "a", "strange": [1, 2] },
         { "provider": "nobody", "expect": "whatever" },
-        { "provider": "somebody" },
+        { "provider": "somebody", "secrets": { "a": "b" }, "headers": 7 },
         {},
         with(json!({ "expect": "ok" })),
         case(),

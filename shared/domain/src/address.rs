@@ -131,7 +131,10 @@ fn rule_v6(address: Ipv6Addr) -> Option<Rule> {
     let by_table = || first_of(V6, |net| net.contains(&address));
     if let Some((carrier, inside)) = embedded(address) {
         // Refused either way; the address inside says more to whoever reads the refusal.
-        return by_table().filter(|rule| *rule != carrier).or(rule(inside.into())).or(Some(carrier));
+        return by_table()
+            .filter(|rule| *rule != carrier)
+            .or(rule(inside.into()))
+            .or(Some(carrier));
     }
     by_table().or_else(|| if GLOBAL.contains(&address) { None } else { Some(Rule::NotGlobal) })
 }
@@ -411,7 +414,9 @@ mod tests {
             assert!(local.check(allowed.parse().unwrap()).is_ok(), "{allowed}");
             assert!(PUBLIC_ONLY.check(allowed.parse().unwrap()).is_err(), "{allowed}");
         }
-        for refused in ["0.0.0.0", "::", "10.0.0.1", "169.254.169.254", "fe80::1", "64:ff9b::7f00:1"] {
+        for refused in
+            ["0.0.0.0", "::", "10.0.0.1", "169.254.169.254", "fe80::1", "64:ff9b::7f00:1"]
+        {
             assert!(local.check(refused.parse().unwrap()).is_err(), "{refused}");
         }
     }

@@ -331,8 +331,8 @@ mod tests {
         }
         check(answered(410), Next::Gone(at(30)));
         for status in [
-            100, 101, 199, 300, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 408, 409, 413,
-            415, 421, 422, 423, 425, 429, 451, 500, 502, 503, 504, 599, 999,
+            100, 101, 199, 300, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 408, 409,
+            413, 415, 421, 422, 423, 425, 429, 451, 500, 502, 503, 504, 599, 999,
         ] {
             check(answered(status), Next::RetryAt(at(30)));
         }
@@ -444,7 +444,10 @@ mod tests {
         assert_eq!((retried.state, retried.attempts, retried.due_at), (State::Pending, 1, at(9)));
         assert_eq!((retried.finished_at, retried.deadline), (None, at(DEADLINE)));
         let done = retried.ended(attempt(2, answered(200)), Next::Succeeded, at(9));
-        assert_eq!((done.state, done.attempts, done.finished_at), (State::Succeeded, 2, Some(at(9))));
+        assert_eq!(
+            (done.state, done.attempts, done.finished_at),
+            (State::Succeeded, 2, Some(at(9)))
+        );
         let excerpts: Vec<_> = done.log.iter().map(|entry| entry.excerpt.as_str()).collect();
         assert_eq!(excerpts, ["", "answer 2"]);
     }

@@ -131,9 +131,8 @@ where
         now: Timestamp,
     ) -> Course<'e> {
         // Disabled endpoints too: what they would have got is held, and not lost without a trace.
-        let wanting = endpoints
-            .iter()
-            .filter(|endpoint| endpoint.wants(&event.event_type, event.id.time()));
+        let wanting =
+            endpoints.iter().filter(|endpoint| endpoint.wants(&event.event_type, event.id.time()));
         let deadline = deadline(event, self.deadline, now);
         let (ids, deliveries) = wanting
             .map(|endpoint| {
@@ -175,7 +174,12 @@ where
     }
 
     /// Wakes each lane once, and sends one message for each that was woken.
-    async fn wake_lanes(&self, lanes: BTreeSet<LaneId>, courses: &mut [Course<'_>], now: Timestamp) {
+    async fn wake_lanes(
+        &self,
+        lanes: BTreeSet<LaneId>,
+        courses: &mut [Course<'_>],
+        now: Timestamp,
+    ) {
         let woken: Vec<(LaneId, Stored<()>)> = stream::iter(lanes)
             .map(|lane| async move {
                 let woken = self.lanes.wake(&lane, now).await;

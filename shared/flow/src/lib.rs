@@ -4,9 +4,11 @@
 //! never answers for more than the row that is in the table.
 //!
 //! Reading order: [`incoming`] is what may come in at all; [`accept`] puts it into the inbox; [`body`] is how its bytes
-//! are kept and read back. [`fanout`] is how one outgoing event becomes its deliveries.
+//! are kept and read back. [`fanout`] is how one outgoing event becomes its deliveries; [`payload`] is how the bytes of
+//! an outgoing event are kept and read back.
 
 pub mod accept;
 pub mod body;
 pub mod fanout;
 pub mod incoming;
+pub mod payload;

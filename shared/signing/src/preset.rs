@@ -6,11 +6,21 @@ use crate::scheme::{Problems, Scheme};
 
 /// Sorted by name; a test reads the folder and compares.
 const PRESETS: &[(&str, &str)] = &[
+    ("circleci", include_str!("../presets/circleci.toml")),
+    ("clerk", include_str!("../presets/clerk.toml")),
+    ("discord", include_str!("../presets/discord.toml")),
+    ("generic", include_str!("../presets/generic.toml")),
     ("github", include_str!("../presets/github.toml")),
+    ("linear", include_str!("../presets/linear.toml")),
+    ("openai", include_str!("../presets/openai.toml")),
+    ("paddle", include_str!("../presets/paddle.toml")),
+    ("sanity", include_str!("../presets/sanity.toml")),
     ("shopify", include_str!("../presets/shopify.toml")),
     ("standard_webhooks", include_str!("../presets/standard_webhooks.toml")),
     ("standard_webhooks_v1a", include_str!("../presets/standard_webhooks_v1a.toml")),
     ("stripe", include_str!("../presets/stripe.toml")),
+    ("svix", include_str!("../presets/svix.toml")),
+    ("zoom", include_str!("../presets/zoom.toml")),
 ];
 
 /// How many presets may stand on each other.

@@ -31,6 +31,7 @@
 //! [timestamp]
 //! from = "{pair:t}"               # or {header:..}, {json:/ptr}; must be covered by the signature
 //! unit = "s"                      # s, ms, rfc3339
+//! number = false                  # inside a body: true refuses digits in quotes
 //! tolerance = 300                 # seconds, 5 to 3600
 //! future = 300                    # seconds, 0 to 3600; the tolerance if not given
 //!
@@ -188,6 +189,8 @@ pub(crate) enum Shape {
 pub(crate) struct Clock {
     pub(crate) from: Part,
     pub(crate) unit: Unit,
+    /// Inside a body: only a JSON number, not digits in quotes.
+    pub(crate) number: bool,
     /// Seconds into the past.
     pub(crate) tolerance: u32,
     /// Seconds into the future.

@@ -7,7 +7,7 @@ use crate::json::{self, Leaf, Pointer};
 use crate::key::{Key, KeyId};
 use crate::rejected::{Reason, Rejected};
 use crate::request::Request;
-use crate::scheme::{BodyRule, Part, Scheme, Template, Unit};
+use crate::scheme::{BodyRule, Part, Scheme, Template};
 use crate::{Identity, identity, signature};
 
 /// Proof that a request was verified. Only [`verify`] makes one.
@@ -85,6 +85,9 @@ pub fn verify<'a>(
         return Err(Reason::SignatureMismatch { keys: keys.len(), fresh: age.is_ok() }.into());
     };
     age?;
+    if scheme.body == BodyRule::Json && !json::is_json(request.body) {
+        return Err(Reason::BodyNotJson.into());
+    }
     Ok(Verified {
         key: key.clone(),
         body: request.body,
@@ -94,10 +97,8 @@ pub fn verify<'a>(
 
 /// What must be there, and may be there only once, before any secret is touched.
 fn structure(scheme: &Scheme, request: &Request<'_>) -> Result<(), Reason> {
-    match scheme.body {
-        BodyRule::NonEmpty if request.body.is_empty() => return Err(Reason::BodyEmpty),
-        BodyRule::Json if !json::is_json(request.body) => return Err(Reason::BodyNotJson),
-        _ => {}
+    if scheme.body == BodyRule::NonEmpty && request.body.is_empty() {
+        return Err(Reason::BodyEmpty);
     }
     for names in &scheme.require {
         request.required(names)?;
@@ -151,11 +152,11 @@ fn sent(
             }
             value.to_vec()
         }
-        Part::Json(pointer) => match (body_value(request, pointer), clock.unit) {
-            (Some(Leaf::Number(text)), Unit::Seconds | Unit::Milliseconds) => text.into_bytes(),
-            (Some(Leaf::Text(text)), _) => text.into_bytes(),
-            (Some(Leaf::Number(_)), Unit::Rfc3339) => return Err(Reason::TimestampMalformed),
-            (None, _) => return Err(Reason::TimestampMissing),
+        Part::Json(pointer) => match body_value(request, pointer) {
+            Some(Leaf::Number(text)) => text.into_bytes(),
+            Some(Leaf::Text(text)) if !clock.number => text.into_bytes(),
+            Some(Leaf::Text(_)) => return Err(Reason::TimestampMalformed),
+            None => return Err(Reason::TimestampMissing),
         },
         _ => return Err(Reason::TimestampMissing),
     };

@@ -1,12 +1,16 @@
 //! Laws that hold for every scheme that ships, over bytes that nobody thought of.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use signing::scheme::Algorithm;
 use signing::sign::{Outgoing, sign_as};
-use signing::{EndpointSecret, Key, Rejected, Request, Scheme, SigningKey, preset_names, verify};
+use signing::{
+    EndpointSecret, Key, Rejected, Request, Scheme, Secret, SigningKey, preset_names, verify,
+};
 
 const NOW: i64 = 1_767_225_600;
 
@@ -20,13 +24,9 @@ struct Signed {
 
 fn signed(name: &str, seed: [u8; 32], body: Vec<u8>) -> Signed {
     let scheme = Scheme::preset(name).unwrap();
-    let secret = match scheme.algorithm() {
-        Algorithm::Ed25519 => EndpointSecret::pair(seed),
-        _ => EndpointSecret::shared(seed),
-    };
-    let verifying = secret.public_key().map_or_else(|| secret.expose(), signing::Secret::new);
+    let (verifying, signing) = secrets(&scheme, seed);
     let key = Key::parse(&scheme, "k", &verifying).unwrap();
-    let signing_key = SigningKey::parse(&scheme, &secret.expose()).unwrap();
+    let signing_key = SigningKey::parse(&scheme, &signing).unwrap();
     let outgoing = Outgoing {
         method: "POST",
         url: "https://hooks.example/in",
@@ -38,6 +38,20 @@ fn signed(name: &str, seed: [u8; 32], body: Vec<u8>) -> Signed {
     let headers =
         sign_as(&scheme, &signing_key, &outgoing, Timestamp::from_second(NOW).unwrap()).unwrap();
     Signed { scheme, key, headers, body }
+}
+
+/// The two sides of a secret, written as the scheme has it.
+fn secrets(scheme: &Scheme, seed: [u8; 32]) -> (Secret, Secret) {
+    if scheme.algorithm() != Algorithm::Ed25519 {
+        return (EndpointSecret::shared(seed).expose(), EndpointSecret::shared(seed).expose());
+    }
+    let pair = EndpointSecret::pair(seed);
+    let public = pair.public_key().unwrap();
+    if serde_json::to_value(scheme).unwrap()["key"]["encoding"] == "hex" {
+        let public = STANDARD.decode(public.strip_prefix("whpk_").unwrap()).unwrap();
+        return (Secret::new(hex::encode(public)), Secret::new(hex::encode(seed)));
+    }
+    (Secret::new(public), pair.expose())
 }
 
 impl Signed {
@@ -171,9 +185,9 @@ proptest! {
     #[test]
     fn no_text_makes_a_key_panic_and_no_message_repeats_it(name in any_preset(), text in "\\PC{0,80}") {
         let scheme = Scheme::preset(name).unwrap();
-        if let Err(error) = Key::parse(&scheme, "k", &signing::Secret::new(text.clone())) {
+        if let Err(error) = Key::parse(&scheme, "k", &Secret::new(text.clone())) {
             prop_assert!(text.len() < 6 || !error.to_string().contains(text.trim()));
         }
-        let _ = EndpointSecret::parse(&signing::Secret::new(text));
+        let _ = EndpointSecret::parse(&Secret::new(text));
     }
 }

@@ -82,7 +82,7 @@ fn what_would_look_like_a_check_and_be_none_is_refused() {
         r#"{"algorithm": "ed25519", "signature": {"from": "{header:s}"}, "signed": "{body}"}"#,
         "key.encoding: an Ed25519 key",
     );
-    check(r#"{"like": "nobody"}"#, "like: must name a preset: github");
+    check(r#"{"like": "nobody"}"#, "like: must name a preset: circleci");
     check(r#"{"like": 1}"#, "like: must name a preset");
     check("[]", "a scheme is a table");
     check("{", "this is not JSON");
@@ -263,4 +263,34 @@ fn shopify_and_stripe_say_which_object_changed() {
         (Some("invoice"), Some("in_1"))
     );
     assert_eq!((identity.version, identity.version_is_trusted), (Some(Version::Number(5)), false));
+}
+
+#[test]
+fn what_a_scheme_requires_is_demanded() {
+    let shopify = Scheme::preset("shopify").unwrap();
+    let mut headers = HeaderMap::new();
+    headers.insert("x-shopify-topic", "orders/updated".parse().unwrap());
+    let refused = |headers: &HeaderMap, body: &[u8]| round(&shopify, headers, body).unwrap_err();
+    assert_eq!(refused(&headers, b"{}"), "the header x-shopify-webhook-id is missing or empty");
+    headers.insert("x-shopify-webhook-id", " ".parse().unwrap());
+    assert_eq!(refused(&headers, b"{}"), "the header x-shopify-webhook-id is missing or empty");
+    headers.insert("x-shopify-webhook-id", "w1".parse().unwrap());
+    assert!(round(&shopify, &headers, b"{}").is_ok());
+    assert_eq!(refused(&headers, b""), "the body is empty");
+    headers.insert("shopify-hmac-sha256", "x".parse().unwrap());
+    assert_eq!(refused(&headers, b"{}"), "the header shopify-event-id is missing or empty");
+
+    let scheme = |rest: &str| {
+        let text = r#"{"algorithm": "hmac-sha256", "signed": "{body}", "signature": {"from": "{header:s}"}"#;
+        Scheme::from_json(&format!("{text}, {rest}}}")).unwrap()
+    };
+    let json = scheme(r#""body": "json""#);
+    assert_eq!(round(&json, &HeaderMap::new(), b"hello"), Err("the body is not JSON".into()));
+    assert!(round(&json, &HeaderMap::new(), b"[1]").is_ok());
+    let version = scheme(r#""require_equal": {"x-version": "1"}"#);
+    assert!(round(&version, &HeaderMap::new(), b"{}").is_ok());
+    let mut headers = HeaderMap::new();
+    headers.insert("x-version", "2".parse().unwrap());
+    let refused = round(&version, &headers, b"{}").unwrap_err();
+    assert_eq!(refused, "the header x-version does not have the value that the scheme demands");
 }

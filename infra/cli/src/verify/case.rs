@@ -18,10 +18,14 @@ use crate::complaint::{Complaint, printable};
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 /// One request with everything needed to judge it. Fields that it does not know it passes over.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Case {
     #[serde(skip)]
     pub(super) at: String,
+    /// Set if a field has the wrong kind of value. Only then a complaint when the case is one that we would judge: files of
+    /// other providers may have fields of other shapes.
+    #[serde(skip)]
+    pub(super) broken: Option<Complaint>,
     #[serde(default)]
     pub(super) name: Option<String>,
     #[serde(default)]
@@ -99,14 +103,17 @@ fn one(value: Value, file: &str, index: usize) -> Result<Case, Complaint> {
         Some(name) => format!("{file}: {name}"),
         None => format!("{file}: case {}", index + 1),
     };
-    match serde_json::from_value::<Case>(value) {
-        Ok(case) => Ok(Case { at, ..case }),
-        Err(_) => Err(Complaint::new(
-            format!("{at}: this is not a case"),
-            "a field does not have the kind of value that it should (its content may be secret and is not shown)",
-            "secrets: list of texts; headers: list of [name, value]; body_base64: text; now: whole number of seconds.",
-        )),
+    let why = "a field does not have the kind of value that it should (its content may be secret and is not shown)";
+    let next = "secrets: list of texts; headers: list of [name, value]; body_base64: text; now: whole number of seconds.";
+    let complaint = Complaint::new(format!("{at}: this is not a case"), why, next);
+    if !value.is_object() {
+        return Err(complaint);
     }
+    let provider = value.get("provider").and_then(Value::as_str).map(ToOwned::to_owned);
+    Ok(match serde_json::from_value::<Case>(value) {
+        Ok(case) => Case { at, ..case },
+        Err(_) => Case { at, provider, broken: Some(complaint), ..Case::default() },
+    })
 }
 
 /// Reads a scheme from a TOML or JSON file.

@@ -53,6 +53,9 @@ impl Comparison {
                 .or_default() += 1;
             return Ok(());
         };
+        if let Some(complaint) = &case.broken {
+            return Err(complaint.clone());
+        }
         let Some(expected) = expected(case)? else {
             self.without_expectation += 1;
             return Ok(());

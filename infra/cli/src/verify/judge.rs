@@ -47,6 +47,9 @@ pub(super) fn preset(name: &str) -> Result<Scheme, Complaint> {
 
 /// Judges a case; every secret must be readable.
 pub(super) fn judge(case: &Case, overrides: &Overrides) -> Result<Verdict, Complaint> {
+    if let Some(complaint) = &case.broken {
+        return Err(complaint.clone());
+    }
     let scheme = match (&overrides.scheme, &case.provider) {
         (Some(scheme), _) => scheme.clone(),
         (None, Some(provider)) => preset(provider).map_err(|complaint| located(case, complaint))?,

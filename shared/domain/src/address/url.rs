@@ -63,7 +63,9 @@ pub enum BadUrl {
     #[error("the URL's host `{0}` is a name of a local network; use a public name with its domain")]
     SingleLabel(String),
     /// A name that only means something inside a network.
-    #[error("the URL's host ends in `.{0}`, which never leads to a public address; use a public name")]
+    #[error(
+        "the URL's host ends in `.{0}`, which never leads to a public address; use a public name"
+    )]
     Internal(&'static str),
     /// A port that is not dialled.
     #[error("the URL's port {0} is not allowed; use 443 or 8443")]
@@ -103,6 +105,11 @@ impl EndpointUrl {
     /// The canonical text.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+
+    /// The parsed URL.
+    pub const fn as_url(&self) -> &Url {
+        &self.0
     }
 
     /// Host and port as they stand in a request: the port only if it is not 443.
@@ -437,7 +444,9 @@ mod tests {
         for text in ["https://localhost:9000/", "https://127.0.0.1:9000/", "https://[::1]:9000/"] {
             assert!(EndpointUrl::parse(text, &local).is_ok(), "{text}");
         }
-        for text in ["http://localhost:9000/", "https://10.0.0.1/", "https://printer/", "https://a.local/"] {
+        for text in
+            ["http://localhost:9000/", "https://10.0.0.1/", "https://printer/", "https://a.local/"]
+        {
             assert!(EndpointUrl::parse(text, &local).is_err(), "{text}");
         }
     }
@@ -458,7 +467,10 @@ mod tests {
     #[test]
     fn what_is_dialled_is_what_was_checked() {
         let url = EndpointUrl::parse("https://EXAMPLE.com:8443/a?b", &AWS).unwrap();
-        assert_eq!((url.authority(), url.path_and_query()), ("example.com:8443".into(), "/a?b".into()));
+        assert_eq!(
+            (url.authority(), url.path_and_query()),
+            ("example.com:8443".into(), "/a?b".into())
+        );
     }
 
     proptest! {

@@ -33,7 +33,11 @@ impl EndpointCache {
     ///
     /// # Errors
     /// Those of the registry.
-    pub async fn of<R: Registry>(&self, registry: &R, tenant: &TenantId) -> Stored<Arc<[Endpoint]>> {
+    pub async fn of<R: Registry>(
+        &self,
+        registry: &R,
+        tenant: &TenantId,
+    ) -> Stored<Arc<[Endpoint]>> {
         // The epoch before the list: a list that is read while it changes is at worst kept under the epoch before it,
         // and read once more than needed.
         let epoch = registry.endpoints_epoch(tenant).await?;

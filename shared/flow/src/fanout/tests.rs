@@ -278,7 +278,8 @@ async fn trouble_with_one_tenant_does_not_touch_the_others() {
     let mut reads = 0;
     world.store.chaos.set(move |_, name| {
         reads += u32::from(name == "registry.endpoints_epoch");
-        (name == "registry.endpoints_epoch" && reads == 1).then_some((When::Before, Fault::Throttled))
+        (name == "registry.endpoints_epoch" && reads == 1)
+            .then_some((When::Before, Fault::Throttled))
     });
     let fates = world.run(&events, 210).await;
     assert!(matches!(&fates[..], [Fate::Left(_), Fate::Relayed(_)]), "{fates:?}");

@@ -153,9 +153,10 @@ fn signature(reader: &mut Reader<'_>) -> Option<SignatureFormat> {
 fn clock(reader: &mut Reader<'_>) -> Option<Clock> {
     let from = required(reader, "from", |r| lone(r, "from", Spot::Timestamp));
     let unit = reader.choice("unit", &Unit::ALL).unwrap_or(Unit::Seconds);
+    let number = reader.flag("number");
     let tolerance = reader.seconds("tolerance", TOLERANCE).unwrap_or(USUAL_TOLERANCE);
     let future = reader.seconds("future", 0..=*TOLERANCE.end()).unwrap_or(tolerance);
-    Some(Clock { from: from?, unit, tolerance, future })
+    Some(Clock { from: from?, unit, number, tolerance, future })
 }
 
 fn identity(reader: &mut Reader<'_>) -> IdentityRules {

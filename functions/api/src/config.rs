@@ -1,0 +1,101 @@
+//! The environment of this function.
+
+use std::time::Duration;
+
+use domain::address::AddressPolicy;
+use runtime::env::{BadEnv, Base, Env};
+
+/// What the template gives this function.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What every function reads.
+    pub base: Base,
+    /// Region, credentials, endpoints.
+    pub aws: runtime::aws::Settings,
+    /// The Inbox table.
+    pub inbox_table: String,
+    /// The State table, for idempotency keys.
+    pub state_table: String,
+    /// The Outbox table.
+    pub outbox_table: String,
+    /// The Deliveries table.
+    pub deliveries_table: String,
+    /// The Registry table.
+    pub registry_table: String,
+    /// The queue the worker reads.
+    pub inbound_queue_url: String,
+    /// The queue the deliverer reads.
+    pub wake_queue_url: String,
+    /// What the names of secrets begin with.
+    pub secret_prefix: String,
+    /// The key that seals secrets.
+    pub secrets_key_arn: String,
+    /// Shards of the index of outgoing events that were not relayed.
+    pub outbox_shards: u16,
+    /// Shards of the index of lanes.
+    pub wake_shards: u16,
+    /// The limits.
+    pub limits: crate::Limits,
+}
+
+impl Config {
+    /// Reads the process's environment.
+    pub fn from_env() -> Result<Self, BadEnv> {
+        Env::process().parse(Self::read)
+    }
+
+    /// Reads an environment; notes every problem.
+    pub fn read(env: &mut Env) -> Option<Self> {
+        let base = Base::read(env);
+        let aws = runtime::aws::Settings::read(env);
+        let inbox_table = env.text("INBOX_TABLE");
+        let state_table = env.text("STATE_TABLE");
+        let outbox_table = env.text("OUTBOX_TABLE");
+        let deliveries_table = env.text("DELIVERIES_TABLE");
+        let registry_table = env.text("REGISTRY_TABLE");
+        let inbound_queue_url = env.text("INBOUND_QUEUE_URL");
+        let wake_queue_url = env.text("WAKE_QUEUE_URL");
+        let secret_prefix = env.text("SECRET_PREFIX");
+        let secrets_key_arn = env.text("SECRETS_KEY_ARN");
+        let outbox_shards = env.number("OUTBOX_SHARDS", 1..=64);
+        let wake_shards = env.number("WAKE_SHARDS", 1..=64);
+        let limits = limits(env);
+        Some(Self {
+            base: base?,
+            aws: aws?,
+            inbox_table: inbox_table?,
+            state_table: state_table?,
+            outbox_table: outbox_table?,
+            deliveries_table: deliveries_table?,
+            registry_table: registry_table?,
+            inbound_queue_url: inbound_queue_url?,
+            wake_queue_url: wake_queue_url?,
+            secret_prefix: secret_prefix?,
+            secrets_key_arn: secrets_key_arn?,
+            outbox_shards: outbox_shards?,
+            wake_shards: wake_shards?,
+            limits: limits?,
+        })
+    }
+}
+
+fn limits(env: &mut Env) -> Option<crate::Limits> {
+    const DAY: u64 = 86_400_000;
+    let ingress_url = env.url("INGRESS_URL");
+    let endpoints_per_tenant = env.number("ENDPOINTS_PER_TENANT", 1..=10_000_usize);
+    let payload_bytes = env.number("PAYLOAD_MAX_BYTES", 1..=1_000_000_usize);
+    let first_due: Option<Duration> = env.millis("FIRST_DUE_MS", 1..=DAY);
+    let delivery_deadline = env.millis("DELIVERY_DEADLINE_MS", 1..=30 * DAY);
+    let pending_shards = env.number("PENDING_SHARDS", 1..=64);
+    let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
+    let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
+    Some(crate::Limits {
+        ingress_url: ingress_url?.to_string().trim_end_matches('/').to_owned(),
+        addresses: AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? },
+        endpoints_per_tenant: endpoints_per_tenant?,
+        payload_bytes: payload_bytes?,
+        first_due: first_due?,
+        delivery_deadline: delivery_deadline?,
+        pending_shards: pending_shards?,
+    })
+}

@@ -1,0 +1,299 @@
+//! Draining a lane, by the protocol that keeps every delivery found.
+//!
+//! L1 take the lease. L2 look at the endpoint: gone, disabled, left alone, or open. L3 deliver what is due. L4 release, if
+//! nobody has woken the lane meanwhile; else look again.
+//!
+//! Every step may be the last. Delivery and pointer repair each other, the lease expires, and `wake_at` stands until a
+//! release by a holder that saw nothing. The lease only saves work: a holder that outlives it does no harm, because each
+//! write has its own condition. `tests/lane_model.rs` runs this code through every order of steps of two holders.
+
+mod due;
+mod rest;
+
+use std::time::Duration;
+
+use domain::{
+    breaker::{Breaker, Limits},
+    delivery::{Attempt, Delivery, Schedule},
+    endpoint::Endpoint,
+    lane::{Found, Hold, LaneId, Pointer, Release, Take},
+    message::WakeMessage,
+    ports::{Deliveries, Lanes, Queue, Registry, SealedSecret, StoreError, Stored},
+};
+use jiff::Timestamp;
+
+/// Pointers that are read at once.
+const PAGE: usize = 50;
+
+/// Longest time for which a message can wait in a queue (SQS).
+const LONGEST_DELAY: Duration = Duration::from_secs(900);
+
+/// The rules of draining.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// For how long a lane is taken; renewed at half of it.
+    pub lease: Duration,
+    /// When a failed delivery is tried again.
+    pub schedule: Schedule,
+    /// When a lane is left alone.
+    pub breaker: Limits,
+    /// For how long the deliveries of a disabled endpoint are held.
+    pub hold: Duration,
+    /// Deliveries under way at once to an endpoint that does not say.
+    pub concurrency: u32,
+}
+
+/// Time and chance, which are read at the function's edge only.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    /// The time.
+    pub now: fn() -> Timestamp,
+    /// A number drawn evenly from 0 to 1.
+    pub jitter: fn() -> f64,
+}
+
+/// Makes attempts, for one kind of endpoint.
+pub trait Sender: Sync {
+    /// An endpoint, ready to be sent to.
+    type Target: Send + Sync;
+
+    /// Prepares an endpoint. An error says nothing about it: the store or the keyring is busy or down.
+    fn open(
+        &self,
+        endpoint: Endpoint,
+        secrets: Vec<SealedSecret>,
+    ) -> impl Future<Output = Stored<Self::Target>> + Send;
+
+    /// Makes the next attempt of a delivery. An error means that there was none.
+    fn send(
+        &self,
+        target: &Self::Target,
+        lane: &LaneId,
+        delivery: &Delivery,
+    ) -> impl Future<Output = Stored<Attempt>> + Send;
+}
+
+/// What draining needs.
+#[derive(Debug)]
+pub struct Drain<'a, L, R, Q, S> {
+    /// Lanes and deliveries.
+    pub lanes: &'a L,
+    /// Endpoints.
+    pub registry: &'a R,
+    /// The wake queue.
+    pub queue: &'a Q,
+    /// Makes the attempts.
+    pub sender: &'a S,
+    /// The rules.
+    pub rules: &'a Rules,
+    /// Time and chance.
+    pub edge: Edge,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody else drains the lane, and will see what this was about.
+    Busy,
+    /// There is no such lane.
+    Absent,
+    /// The lane sleeps until then, or until it is woken.
+    Asleep(Option<Timestamp>),
+    /// Time was short: the lane is awake, and a message is on its way to the next holder.
+    Continued,
+    /// The lease was lost to somebody else, who goes on.
+    Lost,
+}
+
+/// Why a holder stops delivering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Nothing can be done until then, or until the lane is woken.
+    Sleep(Option<Timestamp>),
+    /// Something about the endpoint or its breaker has changed: back to L2.
+    Look,
+    /// The pass is over.
+    OutOfTime,
+    /// The lease is somebody else's.
+    Lost,
+}
+
+/// A holder at work.
+struct Pass<'d, 'a, L, R, Q, S> {
+    drain: &'d Drain<'a, L, R, Q, S>,
+    hold: Hold,
+    breaker: Breaker,
+    /// When the pass ends.
+    until: Timestamp,
+    /// Whether it has changed anything.
+    did: bool,
+}
+
+impl<L, R, Q, S> Drain<'_, L, R, Q, S>
+where
+    L: Lanes + Deliveries,
+    R: Registry,
+    Q: Queue<WakeMessage>,
+    S: Sender,
+{
+    /// Drains a lane until nothing is due or the pass ends. `owner` must be new for each call.
+    ///
+    /// # Errors
+    /// If the store fails. The lane is let go as well as can be, and its `wake_at` stands.
+    pub async fn lane(&self, lane: &LaneId, owner: &str, until: Timestamp) -> Stored<Ended> {
+        let now = self.now();
+        let hold = match self.lanes.take(lane, owner, now, later(now, self.rules.lease)).await? {
+            Take::Held(hold) => hold,
+            Take::Busy => return Ok(Ended::Busy),
+            Take::Absent => return Ok(Ended::Absent),
+        };
+        let breaker = hold.breaker;
+        let mut pass = Pass { drain: self, hold, breaker, until, did: false };
+        let ended = pass.run().await;
+        if ended.is_err() {
+            pass.let_go().await;
+        }
+        ended
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.edge.now)()
+    }
+
+    /// Reads a delivery again and makes its pointer right: put the right one, then delete this one.
+    async fn repair(&self, lane: &LaneId, pointer: &Pointer) -> Stored<()> {
+        let delivery = self.lanes.read(lane, &[pointer.event]).await?;
+        match pointer.judge(delivery.first()) {
+            Found::Due(_) => Ok(()),
+            found => self.put_right(lane, pointer, found).await,
+        }
+    }
+
+    async fn put_right(&self, lane: &LaneId, pointer: &Pointer, found: Found<'_>) -> Stored<()> {
+        if let Found::Elsewhere(right) = found {
+            self.lanes.point(lane, &right).await?;
+        }
+        self.lanes.unpoint(lane, pointer).await
+    }
+}
+
+impl<L, R, Q, S> Pass<'_, '_, L, R, Q, S>
+where
+    L: Lanes + Deliveries,
+    R: Registry,
+    Q: Queue<WakeMessage>,
+    S: Sender,
+{
+    async fn run(&mut self) -> Stored<Ended> {
+        loop {
+            let stop = self.look().await?;
+            if let Some(ended) = self.release(stop).await? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// L2, and then L3 if the endpoint is open.
+    async fn look(&mut self) -> Stored<Stop> {
+        if let Some(stop) = self.must_stop().await? {
+            return Ok(stop);
+        }
+        let (drain, LaneId { tenant, endpoint, .. }) = (self.drain, &self.hold.lane);
+        let Some((found, secrets)) = drain.registry.endpoint(tenant, *endpoint).await? else {
+            return self.cancel_all().await;
+        };
+        let health = drain.lanes.health(tenant, *endpoint).await?;
+        if found.disabled || health.disabled.is_some() {
+            return self.hold_all(health.disabled.map(|disabled| disabled.since)).await;
+        }
+        let now = drain.now();
+        if let Some(open_until) = self.breaker.open(now) {
+            self.give_up_overdue(now).await?;
+            return Ok(Stop::Sleep(Some(open_until)));
+        }
+        let width = found.lane_width(drain.rules.concurrency, now);
+        let target = drain.sender.open(found, secrets).await?;
+        self.deliver(&target, width, health).await
+    }
+
+    /// L4. `None`: back to L2.
+    async fn release(&mut self, stop: Stop) -> Stored<Option<Ended>> {
+        let now = self.drain.now();
+        let (wake_at, ended) = match stop {
+            Stop::Look => return Ok(None),
+            Stop::Lost => return Ok(Some(Ended::Lost)),
+            Stop::Sleep(wake_at) => (wake_at, Ended::Asleep(wake_at)),
+            Stop::OutOfTime => (Some(now), Ended::Continued),
+        };
+        match self.drain.lanes.release(&self.hold, wake_at, self.breaker).await? {
+            Release::Done => {
+                if let Some(wait) = self.message_after(stop, now) {
+                    // If it is lost, the sweeper finds `wake_at`.
+                    let message = [WakeMessage(self.hold.lane.clone())];
+                    self.drain.queue.send(&message, wait).await;
+                }
+                Ok(Some(ended))
+            }
+            Release::Woken(seen) => {
+                self.hold.seen = seen;
+                Ok(None)
+            }
+            Release::Lost => Ok(Some(Ended::Lost)),
+        }
+    }
+
+    /// How long the message to the next holder waits; `None` if the sweeper wakes the lane.
+    fn message_after(&self, stop: Stop, now: Timestamp) -> Option<Duration> {
+        match stop {
+            Stop::OutOfTime => Some(Duration::ZERO),
+            // Only a pass that did something sends one. If each did, every wake of a lane that waits would leave a
+            // message behind, which finds nothing to do and leaves another.
+            Stop::Sleep(Some(wake_at)) if self.did => {
+                let wait = Duration::try_from(wake_at.duration_since(now)).unwrap_or_default();
+                // Upwards to whole seconds, which is all a queue knows: too early would find nothing due.
+                let wait = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+                (wait <= LONGEST_DELAY).then_some(wait)
+            }
+            Stop::Sleep(_) | Stop::Look | Stop::Lost => None,
+        }
+    }
+
+    /// After an error: lets the lane go, awake, so that the message may find it free when it comes again.
+    async fn let_go(&mut self) {
+        let wake_at = Some(self.drain.now());
+        for _ in 0..2 {
+            match self.drain.lanes.release(&self.hold, wake_at, self.breaker).await {
+                Ok(Release::Woken(seen)) => self.hold.seen = seen,
+                Ok(Release::Done | Release::Lost) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether the pass or the lease is over. Renews the lease at half its life.
+    async fn must_stop(&mut self) -> Stored<Option<Stop>> {
+        let now = self.drain.now();
+        if now >= self.until {
+            return Ok(Some(Stop::OutOfTime));
+        }
+        let lease = self.drain.rules.lease;
+        if later(now, lease / 2) < self.hold.until {
+            return Ok(None);
+        }
+        let until = later(now, lease);
+        if self.drain.lanes.renew(&self.hold, until).await? {
+            self.hold.until = until;
+            Ok(None)
+        } else {
+            Ok(Some(Stop::Lost))
+        }
+    }
+}
+
+/// The error that ends a pass, kept until what is under way has ended too.
+fn first(kept: &mut Option<StoreError>, error: StoreError) {
+    kept.get_or_insert(error);
+}
+
+fn later(from: Timestamp, by: Duration) -> Timestamp {
+    from.saturating_add(by).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,252 @@
+//! L3: delivering what is due.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use domain::{
+    breaker::Ramp,
+    delivery::{self, Delivery, Next, Outcome, State},
+    endpoint::Health,
+    id::EventId,
+    inbox::Noted,
+    lane::{Found, LaneId, Pointer},
+    message::WakeMessage,
+    ports::{Deliveries, Lanes, Queue, Registry, StoreError, Stored},
+};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+
+use super::{Drain, PAGE, Pass, Sender, Stop, first};
+
+/// What has been read and not yet been tried, and what is under way.
+#[derive(Default)]
+struct Agenda {
+    ready: VecDeque<(Pointer, Delivery)>,
+    under_way: BTreeSet<EventId>,
+    /// Whether the last page was full, so that another may hold something new.
+    more: bool,
+}
+
+impl<L, R, Q, S> Pass<'_, '_, L, R, Q, S>
+where
+    L: Lanes + Deliveries,
+    R: Registry,
+    Q: Queue<WakeMessage>,
+    S: Sender,
+{
+    /// Delivers until nothing is due, the endpoint is to be left alone, or the pass ends. Whatever the reason to stop,
+    /// what is under way is brought to its end: a request without a written outcome is sent again.
+    pub(super) async fn deliver(
+        &mut self,
+        target: &S::Target,
+        width: usize,
+        mut health: Health,
+    ) -> Stored<Stop> {
+        let (drain, lane) = (self.drain, self.hold.lane.clone());
+        let mut ramp = Ramp::new(&self.breaker, width);
+        let mut agenda = Agenda { more: true, ..Agenda::default() };
+        let mut running = FuturesUnordered::new();
+        let (mut stop, mut trouble) = (None, None);
+        loop {
+            if stop.is_none() && trouble.is_none() {
+                match self.fill(&mut agenda, ramp.width()).await {
+                    Ok(reason) => stop = reason,
+                    Err(error) => first(&mut trouble, error),
+                }
+            }
+            while stop.is_none() && trouble.is_none() && running.len() < ramp.width() {
+                let Some((pointer, delivery)) = agenda.ready.pop_front() else { break };
+                agenda.under_way.insert(delivery.event);
+                running.push(drain.attempt(&lane, target, pointer, delivery));
+            }
+            let Some((event, ended)) = running.next().await else { break };
+            agenda.under_way.remove(&event);
+            self.did = true;
+            let learned = match ended {
+                Ok(outcome) => {
+                    ramp = ramp.after(&outcome);
+                    self.learn(&outcome, &mut health).await
+                }
+                Err(error) => Err(error),
+            };
+            match learned {
+                Ok(None) => {}
+                Ok(Some(look)) => stop = stop.or(Some(look)),
+                Err(error) => first(&mut trouble, error),
+            }
+        }
+        match trouble {
+            Some(error) => Err(error),
+            // Only `fill` ends it without a reason of its own, when it was called off; look again.
+            None => Ok(stop.unwrap_or(Stop::Look)),
+        }
+    }
+
+    /// Reads what is due if there is room for it. `Some`: stop, for that reason.
+    async fn fill(&mut self, agenda: &mut Agenda, width: usize) -> Stored<Option<Stop>> {
+        loop {
+            if let Some(stop) = self.must_stop().await? {
+                return Ok(Some(stop));
+            }
+            let idle = agenda.under_way.is_empty();
+            let room = agenda.under_way.len() < width;
+            if !agenda.ready.is_empty() || !room || !(idle || agenda.more) {
+                return Ok(None);
+            }
+            let (drain, lane) = (self.drain, &self.hold.lane);
+            let limit = PAGE + agenda.under_way.len();
+            let page = drain.lanes.due(lane, drain.now(), limit).await?;
+            agenda.more = page.len() >= limit;
+            if page.is_empty() && idle {
+                // Nothing is due: L4.
+                let next = drain.lanes.next_due(lane).await?;
+                if next.is_none_or(|next| next > drain.now()) {
+                    return Ok(Some(Stop::Sleep(next)));
+                }
+                continue;
+            }
+            self.sort_out(agenda, page).await?;
+            if !agenda.under_way.is_empty() && agenda.ready.is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads the deliveries behind pointers. What is due gets ready; the rest is repaired.
+    async fn sort_out(&mut self, agenda: &mut Agenda, page: Vec<Pointer>) -> Stored<()> {
+        let (drain, lane) = (self.drain, &self.hold.lane);
+        // The old pointer of a delivery that is under way still stands.
+        let fresh: Vec<Pointer> =
+            page.into_iter().filter(|p| !agenda.under_way.contains(&p.event)).collect();
+        let events: BTreeSet<EventId> = fresh.iter().map(|pointer| pointer.event).collect();
+        if events.is_empty() {
+            return Ok(());
+        }
+        let events: Vec<EventId> = events.into_iter().collect();
+        let deliveries = drain.lanes.read(lane, &events).await?;
+        for pointer in fresh {
+            let delivery = deliveries.iter().find(|delivery| delivery.event == pointer.event);
+            match pointer.judge(delivery) {
+                Found::Due(delivery) => agenda.ready.push_back((pointer, delivery.clone())),
+                found => {
+                    drain.put_right(lane, &pointer, found).await?;
+                    self.did = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What an outcome means for the lane and the endpoint.
+    async fn learn(&mut self, outcome: &Outcome, health: &mut Health) -> Stored<Option<Stop>> {
+        let (drain, LaneId { tenant, endpoint, .. }) = (self.drain, &self.hold.lane);
+        let now = drain.now();
+        self.breaker = self.breaker.after(&drain.rules.breaker, outcome, now);
+        if let Some(changed) = health.after(outcome, now) {
+            drain.lanes.note_health(tenant, *endpoint, &changed).await?;
+            *health = changed;
+        }
+        let leave = health.disabled.is_some() || self.breaker.open(now).is_some();
+        Ok(leave.then_some(Stop::Look))
+    }
+}
+
+impl<L, R, Q, S> Drain<'_, L, R, Q, S>
+where
+    L: Lanes + Deliveries,
+    R: Registry,
+    Q: Queue<WakeMessage>,
+    S: Sender,
+{
+    /// One attempt, and its end: update the delivery, put the next pointer, delete the old one. In this order.
+    async fn attempt(
+        &self,
+        lane: &LaneId,
+        target: &S::Target,
+        pointer: Pointer,
+        before: Delivery,
+    ) -> (EventId, Stored<Outcome>) {
+        (before.event, self.try_once(lane, target, &pointer, &before).await)
+    }
+
+    async fn try_once(
+        &self,
+        lane: &LaneId,
+        target: &S::Target,
+        pointer: &Pointer,
+        before: &Delivery,
+    ) -> Result<Outcome, StoreError> {
+        let attempt = self.sender.send(target, lane, before).await?;
+        let now = self.now();
+        let schedule = &self.rules.schedule;
+        let jitter = (self.edge.jitter)();
+        let next = delivery::after(
+            schedule,
+            attempt.number,
+            &attempt.outcome,
+            before.deadline,
+            now,
+            jitter,
+        );
+        let outcome = attempt.outcome.clone();
+        let (number, duration_ms) = (attempt.number, attempt.duration_ms);
+        let after = before.ended(attempt, next, now);
+        let noted = self.lanes.record(lane, before, &after).await;
+        tell(lane, before, number, duration_ms, &outcome, next, noted.as_ref().ok());
+        match noted? {
+            Noted::Yes => {
+                let right = Pointer::of(&after);
+                if after.state == State::Pending && right != *pointer {
+                    self.lanes.point(lane, &right).await?;
+                }
+                if after.state != State::Pending || right != *pointer {
+                    self.lanes.unpoint(lane, pointer).await?;
+                }
+            }
+            // Somebody slower or faster has ended this attempt.
+            Noted::Moved => self.repair(lane, pointer).await?,
+        }
+        Ok(outcome)
+    }
+}
+
+/// The wide line of an attempt.
+fn tell(
+    lane: &LaneId,
+    before: &Delivery,
+    attempt: u32,
+    duration_ms: u64,
+    outcome: &Outcome,
+    next: Next,
+    noted: Option<&Noted>,
+) {
+    let (status, cause) = match outcome {
+        Outcome::Answered { status, .. } => (Some(*status), None),
+        Outcome::Failed { cause } => (None, Some(tracing::field::debug(cause))),
+    };
+    let (result, next_at) = match next {
+        Next::Succeeded => ("succeeded", None),
+        Next::RetryAt(at) => ("retry", Some(at)),
+        Next::Dead => ("dead", None),
+        Next::Gone(at) => ("gone", Some(at)),
+    };
+    let noted = match noted {
+        Some(Noted::Yes) => "yes",
+        Some(Noted::Moved) => "moved",
+        None => "unknown",
+    };
+    tracing::info!(
+        stage = "deliver",
+        tenant = %lane.tenant,
+        endpoint = %lane.endpoint,
+        lane = lane.lane,
+        event_id = %before.event,
+        event_type = before.event_type,
+        attempt,
+        duration_ms,
+        result,
+        status,
+        cause,
+        next_at = next_at.map(tracing::field::display),
+        noted,
+        "attempt"
+    );
+}

@@ -1,0 +1,106 @@
+//! What happens to deliveries that are not tried: held, given up, cancelled.
+
+use domain::{
+    delivery::{Cause, Delivery},
+    inbox::Noted,
+    lane::{Found, Pointer},
+    message::WakeMessage,
+    ports::{Deliveries, Lanes, Queue, Registry, Stored},
+};
+use jiff::Timestamp;
+
+use super::{PAGE, Pass, Sender, Stop};
+
+impl<L, R, Q, S> Pass<'_, '_, L, R, Q, S>
+where
+    L: Lanes + Deliveries,
+    R: Registry,
+    Q: Queue<WakeMessage>,
+    S: Sender,
+{
+    /// The endpoint is disabled: its deliveries stay, and those that were held for too long are given up. The lane sleeps
+    /// until the next one has been.
+    pub(super) async fn hold_all(&mut self, since: Option<Timestamp>) -> Stored<Stop> {
+        let (drain, lane) = (self.drain, self.hold.lane.clone());
+        loop {
+            if let Some(stop) = self.must_stop().await? {
+                return Ok(stop);
+            }
+            let Some(first_due) = drain.lanes.next_due(&lane).await? else {
+                return Ok(Stop::Sleep(None));
+            };
+            let now = drain.now();
+            let held_until = |due_at| Delivery::held_until(due_at, since, drain.rules.hold);
+            if held_until(first_due) > now {
+                return Ok(Stop::Sleep(Some(held_until(first_due))));
+            }
+            let page = drain.lanes.due(&lane, now, PAGE).await?;
+            let held = page.into_iter().filter(|pointer| held_until(pointer.due_at) <= now);
+            let give_up = |delivery: &Delivery| Some(delivery.given_up(Cause::HeldExpired, now));
+            self.end_each(held.collect(), give_up).await?;
+        }
+    }
+
+    /// The endpoint is gone: nothing is owed to it any more.
+    pub(super) async fn cancel_all(&mut self) -> Stored<Stop> {
+        let (drain, lane) = (self.drain, self.hold.lane.clone());
+        loop {
+            if let Some(stop) = self.must_stop().await? {
+                return Ok(stop);
+            }
+            let now = drain.now();
+            let Some(first_due) = drain.lanes.next_due(&lane).await? else {
+                return Ok(Stop::Sleep(None));
+            };
+            let page = drain.lanes.due(&lane, first_due.max(now), PAGE).await?;
+            self.end_each(page, |delivery| Some(delivery.cancelled(now))).await?;
+        }
+    }
+
+    /// The endpoint is left alone: of the oldest that are due, those past their deadline are given up, or one probe at a
+    /// time would have to do it.
+    pub(super) async fn give_up_overdue(&mut self, now: Timestamp) -> Stored<()> {
+        let page = self.drain.lanes.due(&self.hold.lane, now, PAGE).await?;
+        let give_up = |delivery: &Delivery| {
+            delivery.is_overdue(now).then(|| delivery.given_up(Cause::Expired, now))
+        };
+        self.end_each(page, give_up).await
+    }
+
+    /// Ends the deliveries behind some pointers, as far as `end` says how, and repairs the others.
+    async fn end_each(
+        &mut self,
+        pointers: Vec<Pointer>,
+        end: impl Fn(&Delivery) -> Option<Delivery> + Send,
+    ) -> Stored<()> {
+        let (drain, lane) = (self.drain, &self.hold.lane);
+        if pointers.is_empty() {
+            return Ok(());
+        }
+        let events: Vec<_> = pointers.iter().map(|pointer| pointer.event).collect();
+        let deliveries = drain.lanes.read(lane, &events).await?;
+        for pointer in pointers {
+            let delivery = deliveries.iter().find(|delivery| delivery.event == pointer.event);
+            match pointer.judge(delivery) {
+                Found::Due(before) => {
+                    let Some(after) = end(before) else { continue };
+                    match drain.lanes.record(lane, before, &after).await? {
+                        Noted::Yes => {
+                            tracing::info!(
+                                stage = "deliver", tenant = %lane.tenant, endpoint = %lane.endpoint,
+                                lane = lane.lane, event_id = %before.event,
+                                event_type = before.event_type, attempt = before.attempts,
+                                result = ?after.state, "a delivery ends without an attempt"
+                            );
+                            drain.lanes.unpoint(lane, &pointer).await?;
+                        }
+                        Noted::Moved => drain.repair(lane, &pointer).await?,
+                    }
+                }
+                found => drain.put_right(lane, &pointer, found).await?,
+            }
+            self.did = true;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Finding the project, and building what is not up to date.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::complaint::Complaint;
+
+/// What runs: the local host, and every function of the template.
+const NEEDED: &[&str] =
+    &["postern-local", "ingress", "worker", "relay", "deliverer", "sweeper", "api"];
+
+/// The folder with `template.yaml`, from here upwards.
+pub(super) fn project_root() -> Result<PathBuf, Complaint> {
+    let here = env::current_dir().map_err(|error| {
+        Complaint::new("there is no current folder", error.to_string(), "change into the project")
+    })?;
+    let found = here.ancestors().find(|folder| folder.join("template.yaml").is_file());
+    found.map(Path::to_owned).ok_or_else(|| {
+        Complaint::new(
+            "this is not a folder of Postern",
+            format!("there is no template.yaml in {} or above it", here.display()),
+            "change into the project's folder, and run `cargo dev` there",
+        )
+    })
+}
+
+/// The folder with the binaries, which is where this program itself is. Builds them unless they are up to date.
+pub(super) fn binaries(root: &Path, as_they_are: bool) -> Result<PathBuf, Complaint> {
+    let me = env::current_exe().map_err(|error| {
+        Complaint::new(
+            "this program does not find itself",
+            error.to_string(),
+            "start it by its path",
+        )
+    })?;
+    let folder = me.parent().unwrap_or(root).to_owned();
+    if as_they_are || NEEDED.iter().all(|name| is_fresh(&folder.join(name))) {
+        return Ok(folder);
+    }
+    #[expect(clippy::disallowed_methods, reason = "cargo says where it is, and only so")]
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    // All binaries of the workspace in one call: a call for one package would build its dependencies anew.
+    build.arg("build").arg("--bins").current_dir(root);
+    if folder.file_name().is_some_and(|name| name == "release") {
+        build.arg("--release");
+    }
+    let status = build.status().map_err(|error| {
+        Complaint::new(
+            "cargo cannot be started",
+            error.to_string(),
+            "install the Rust toolchain, or give --no-build",
+        )
+    })?;
+    if status.success() {
+        return Ok(folder);
+    }
+    Err(Complaint::new(
+        "the functions do not build",
+        format!("`cargo build --bins` ended with {status}"),
+        "mend what the compiler names above, and start again",
+    ))
+}
+
+/// Whether a binary is newer than every file that it was built from, as cargo's own note beside it says. Asking cargo
+/// itself would take longer than the whole start.
+fn is_fresh(binary: &Path) -> bool {
+    let Ok(built) = fs::metadata(binary).and_then(|data| data.modified()) else { return false };
+    let Ok(note) = fs::read_to_string(binary.with_extension("d")) else { return false };
+    let Some((_, sources)) = note.split_once(": ") else { return false };
+    paths(sources).iter().all(|source| {
+        fs::metadata(source).and_then(|data| data.modified()).is_ok_and(|changed| changed <= built)
+    })
+}
+
+/// The paths of a dep-info line, in which a space inside a path is escaped.
+fn paths(line: &str) -> Vec<String> {
+    let line = line.trim_end().replace("\\ ", "\u{0}");
+    line.split(' ').filter(|path| !path.is_empty()).map(|path| path.replace('\u{0}', " ")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_path_may_hold_spaces() {
+        assert_eq!(paths("/a/b.rs /my\\ code/c.rs\n"), ["/a/b.rs", "/my code/c.rs"]);
+    }
+
+    #[test]
+    fn a_binary_is_stale_when_a_source_is_newer_or_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (binary, source) = (folder.path().join("ingress"), folder.path().join("lib.rs"));
+        fs::write(&source, "").unwrap();
+        fs::write(&binary, "").unwrap();
+        let note = format!("{}: {}\n", binary.display(), source.display());
+        fs::write(binary.with_extension("d"), note).unwrap();
+        let built = fs::metadata(&binary).unwrap().modified().unwrap();
+        let set =
+            |at| fs::File::options().write(true).open(&source).unwrap().set_modified(at).unwrap();
+
+        set(built - Duration::from_secs(1));
+        assert!(is_fresh(&binary));
+        set(built + Duration::from_secs(1));
+        assert!(!is_fresh(&binary));
+        fs::remove_file(&source).unwrap();
+        assert!(!is_fresh(&binary));
+    }
+}
