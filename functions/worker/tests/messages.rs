@@ -1,6 +1,11 @@
 //! One message at a time, over the tables in memory: what the row says afterwards, and whether the queue may forget it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a suite may fail where it stands")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a suite may fail where it stands"
+)]
 
 use std::{
     collections::BTreeMap,
