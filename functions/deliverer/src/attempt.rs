@@ -17,6 +17,7 @@ use domain::{
 use flow::payload::{self, Opened};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jiff::Timestamp;
+use runtime::telemetry::{Metrics, Unit, chain};
 use signing::{EndpointSecret, Secret, sign};
 
 use crate::{
@@ -43,6 +44,8 @@ pub struct HttpsSender<'a, O, K, B, T> {
     pub transport: &'a T,
     /// What may be dialled.
     pub policy: AddressPolicy,
+    /// What is counted.
+    pub metrics: &'a Metrics,
     /// Time and chance.
     pub edge: Edge,
 }
@@ -141,7 +144,12 @@ where
                 (Outcome::Failed { cause: failed.cause }, String::new())
             }
         };
-        let duration_ms = Duration::try_from(now.duration_since(at)).map_or(0, millis);
+        let took = Duration::try_from(now.duration_since(at)).unwrap_or_default();
+        let duration_ms = millis(took);
+        self.metrics.count("deliveries_attempted_total", None, 1);
+        self.metrics.count("deliveries_succeeded_total", None, u32::from(outcome.is_success()));
+        let latency = took.as_secs_f64() * 1000.0;
+        self.metrics.record("deliveries_attempt_latency", Unit::Milliseconds, None, latency);
         Ok(Attempt { number, at, duration_ms, outcome, excerpt })
     }
 }
@@ -233,7 +241,7 @@ fn headers(
 
 /// What an operator needs beyond the one word of the outcome: addresses, names of certificates.
 fn log_failure(lane: &LaneId, delivery: &Delivery, attempt: u32, failed: &Failed) {
-    let error = runtime::telemetry::chain(failed);
+    let error = chain(failed);
     tracing::debug!(
         stage = "deliver", lane = %lane, event_id = %delivery.event, attempt, error = %error,
         "why there is no answer"

@@ -1,1 +1,149 @@
-//! Turns one outbox event into one delivery per matching endpoint.
+//! Turns one outbox event into one delivery for each endpoint that wants it.
+//!
+//! The stream of the outbox brings batches of records. What can be read goes through [`flow::fanout`]; the answer names
+//! the first record whose event should come again, and the platform goes back to it. The stream is the fast path only:
+//! whatever it loses, repeats or brings in a form that cannot be read stays NEW in the outbox, and the sweeper finds it.
+//!
+//! It must never hold a shard of the stream for one event or one tenant: only a store that is down is worth a retry.
+
+pub mod config;
+mod record;
+
+use std::{fmt, time::Duration};
+
+use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
+use domain::{
+    message::WakeMessage,
+    outbox::OutboxEvent,
+    ports::{Fanout, Outbox, Queue, Registry},
+};
+use flow::fanout::{EndpointCache, FanOut, Fate};
+use jiff::Timestamp;
+use runtime::telemetry::{Metrics, Step};
+use serde_json::Value;
+
+pub use self::config::Config;
+use self::record::Unread;
+
+/// What the relay works with.
+pub struct Relay<F, O, R, Q> {
+    /// Where deliveries go.
+    pub lanes: F,
+    /// Where events are marked.
+    pub outbox: O,
+    /// Where endpoints stand.
+    pub registry: R,
+    /// The wake queue.
+    pub queue: Q,
+    /// Endpoints as they were read before.
+    pub cache: EndpointCache,
+    /// How long a delivery is tried.
+    pub deadline: Duration,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+impl<F, O, R, Q> fmt::Debug for Relay<F, O, R, Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+/// The batch failed at a record that has no sequence number to go back to.
+#[derive(Debug, thiserror::Error)]
+#[error("the store is down, and the stream's records have no sequence numbers; the whole batch comes again")]
+pub struct NoSequence;
+
+impl<F, O, R, Q> Relay<F, O, R, Q>
+where
+    F: Fanout,
+    O: Outbox,
+    R: Registry,
+    Q: Queue<WakeMessage>,
+{
+    /// Relays a batch of the stream. The answer names at most one record: the first that should come again, with all
+    /// behind it (OUT-stream-checkpoint).
+    ///
+    /// # Errors
+    /// [`NoSequence`].
+    pub async fn handle(
+        &self,
+        batch: &Value,
+        now: Timestamp,
+    ) -> Result<DynamoDbEventResponse, NoSequence> {
+        let (sequences, events): (Vec<_>, Vec<_>) = record::all(batch)
+            .filter_map(|record| match record::read(record) {
+                Ok(event) => Some((record::sequence(record), event)),
+                Err(unread) => {
+                    self.pass_over(record, &unread);
+                    None
+                }
+            })
+            .unzip();
+        let fan_out = FanOut {
+            lanes: &self.lanes,
+            outbox: &self.outbox,
+            registry: &self.registry,
+            queue: &self.queue,
+            cache: &self.cache,
+            deadline: self.deadline,
+        };
+        let fates = fan_out.run(&events, now).await;
+        for (event, fate) in events.iter().zip(&fates) {
+            self.tell(event, fate);
+        }
+        self.metrics.flush(now);
+        let down = fates.iter().position(|fate| matches!(fate, Fate::Down(_)));
+        let mut answer = DynamoDbEventResponse::default();
+        if let Some(first) = down {
+            let sequence = sequences.get(first).cloned().flatten().ok_or(NoSequence)?;
+            let mut failure = DynamoDbBatchItemFailure::default();
+            failure.item_identifier = Some(sequence);
+            answer.batch_item_failures.push(failure);
+        }
+        Ok(answer)
+    }
+
+    /// A record that cannot be read is done with: bringing it again would not help, and its row is the sweeper's.
+    fn pass_over(&self, record: &Value, unread: &Unread) {
+        self.metrics.count("relay_unreadable_total", None, 1);
+        let sequence = record::sequence(record);
+        let step = Step {
+            stage: "relay",
+            event_id: sequence.as_deref(),
+            result: "unreadable",
+            ..Step::default()
+        };
+        step.error("a record of the stream cannot be read", Some(unread));
+    }
+
+    fn tell(&self, event: &OutboxEvent, fate: &Fate) {
+        let id = event.id.to_string();
+        let step = Step {
+            stage: "relay",
+            event_id: Some(&id),
+            event_type: Some(&event.event_type),
+            ..Step::default()
+        };
+        match fate {
+            Fate::Relayed(endpoints) if endpoints.is_empty() => {
+                self.metrics.count("relay_unmatched_total", None, 1);
+                Step { result: "unmatched", ..step }.info("nobody wants the event");
+            }
+            Fate::Relayed(_) => {
+                self.metrics.count("relay_relayed_total", None, 1);
+                Step { result: "relayed", ..step }.info("relayed");
+            }
+            Fate::Left(error) => {
+                self.metrics.count("relay_left_total", None, 1);
+                Step { result: "left", ..step }.warn("left to the sweeper", Some(error));
+            }
+            Fate::Down(error) => {
+                Step { result: "down", ..step }.warn("the store is down", Some(error));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

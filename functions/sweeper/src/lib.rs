@@ -149,12 +149,13 @@ where
                 Err(error) => return Err(failed(LEASE.to_owned(), error)),
             };
         let until = after(began, self.rules.budget);
+        // On the heap: each holds a page of what it reads.
         let (inbox, outbox, lanes) = join!(
-            inbox::sweep(self, until),
-            outbox::sweep(self, until),
-            lanes::sweep(self, until),
+            Box::pin(inbox::sweep(self, until)),
+            Box::pin(outbox::sweep(self, until)),
+            Box::pin(lanes::sweep(self, until)),
         );
-        let gauges = gauges::measure(self).await;
+        let gauges = Box::pin(gauges::measure(self)).await;
 
         let parts = [("inbox", inbox), ("outbox", outbox), ("lanes", lanes), ("gauges", gauges)];
         let (mut started, mut parked) = (0, 0);

@@ -3,6 +3,7 @@
 use domain::{
     body::Sha256Hash,
     commit::Commit,
+    id::TenantId,
     message::InboundMessage,
     outbox::Payload,
     ports::{Bodies, Inbox, Queue, Registry, State, StoreError, Stored},
@@ -27,8 +28,8 @@ pub(crate) struct TooLarge {
 }
 
 /// The name of a payload in the bucket.
-pub(crate) fn name(sha256: &Sha256Hash) -> String {
-    format!("out/{sha256}")
+pub(crate) fn name(tenant: &TenantId, sha256: &Sha256Hash) -> String {
+    format!("out/{tenant}/{sha256}")
 }
 
 impl<I, S, R, B, Q, N> Worker<'_, I, S, R, B, Q, N>
@@ -52,7 +53,7 @@ where
                 let sha256 = Sha256Hash::of(bytes);
                 let compressed =
                     body::compress(bytes).map_err(|error| StoreError::Refused(error.into()))?;
-                self.bodies.put(&name(&sha256), compressed).await?;
+                self.bodies.put(&name(&event.tenant, &sha256), compressed).await?;
                 event.payload = Payload::Bucket(sha256);
             }
         }

@@ -8,15 +8,14 @@ use super::{connector::ConnectError, tls};
 
 /// Names a failed exchange. The types below the error decide, never its text.
 pub fn of(error: &(dyn Error + 'static)) -> Cause {
-    let below = || std::iter::successors(Some(error), |error| error.source());
-    if let Some(connect) = below().find_map(|e| e.downcast_ref::<ConnectError>()) {
+    if let Some(connect) = below(error).find_map(|e| e.downcast_ref::<ConnectError>()) {
         return connect.cause;
     }
-    if let Some(io) = below().find_map(|e| e.downcast_ref::<io::Error>()) {
+    if let Some(io) = below(error).find_map(|e| e.downcast_ref::<io::Error>()) {
         // An alert after the handshake comes as one of these too.
         return tls::cause_of(io);
     }
-    match below().find_map(|e| e.downcast_ref::<hyper::Error>()) {
+    match below(error).find_map(|e| e.downcast_ref::<hyper::Error>()) {
         Some(http) if http.is_parse() => Cause::BadAnswer,
         Some(http) if http.is_timeout() => Cause::Timeout,
         Some(http) if http.is_incomplete_message() || http.is_closed() || http.is_canceled() => {
@@ -24,4 +23,14 @@ pub fn of(error: &(dyn Error + 'static)) -> Cause {
         }
         Some(_) | None => Cause::BadAnswer,
     }
+}
+
+/// An error and all that caused it.
+fn below<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
 }

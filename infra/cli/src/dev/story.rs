@@ -198,15 +198,15 @@ pub(super) async fn follow(
             facts.seen = None;
         }
         let logged = |function: &str, stage: &str| logged(state, function, stage, &sent.event);
-        facts.enqueued_at = facts.enqueued_at.or_else(|| logged("ingress", "enqueue"));
-        facts.planned_at = facts.planned_at.or_else(|| logged("worker", "plan"));
+        facts.enqueued_at = facts.enqueued_at.or_else(|| logged("Ingress", "enqueue"));
+        facts.planned_at = facts.planned_at.or_else(|| logged("Worker", "plan"));
         story.learn(&facts);
     }
 }
 
 /// When a function said that an event reached a stage.
 fn logged(state: &Path, function: &str, stage: &str, event: &str) -> Option<Timestamp> {
-    let log = fs::read_to_string(state.join("logs").join(format!("{function}.log"))).ok()?;
+    let log = fs::read_to_string(state.join("logs").join(format!("{function}Function.log"))).ok()?;
     log.lines().rev().filter(|line| line.contains(event)).find_map(|line| {
         let line: Value = serde_json::from_str(line.get(line.find('{')?..)?).ok()?;
         let fields = line.get("fields").unwrap_or(&line);
