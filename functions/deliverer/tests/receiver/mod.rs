@@ -194,7 +194,9 @@ where
 }
 
 /// Reads one request: its head, and its body. `None`: there is none.
-pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<(String, Vec<u8>)> {
+pub(crate) async fn read_request(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> Option<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let head_ends = loop {
         if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -206,7 +206,8 @@ pub(super) async fn follow(
 
 /// When a function said that an event reached a stage.
 fn logged(state: &Path, function: &str, stage: &str, event: &str) -> Option<Timestamp> {
-    let log = fs::read_to_string(state.join("logs").join(format!("{function}Function.log"))).ok()?;
+    let log =
+        fs::read_to_string(state.join("logs").join(format!("{function}Function.log"))).ok()?;
     log.lines().rev().filter(|line| line.contains(event)).find_map(|line| {
         let line: Value = serde_json::from_str(line.get(line.find('{')?..)?).ok()?;
         let fields = line.get("fields").unwrap_or(&line);
