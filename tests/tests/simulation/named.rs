@@ -17,7 +17,7 @@ use crate::{
     actors::{self, Handed, Process},
     ports::Broken,
     run::settle,
-    world::{Fact, Nature, World, fact},
+    world::{Fact, Nature, PADDING, World, fact},
 };
 
 fn invoice(id: &str, version: u64) -> Fact {
@@ -220,7 +220,7 @@ fn scenes() -> Vec<Scene> {
         scene("an object changes again", vec![invoice("evt_1", 1), invoice("evt_2", 2)]),
         scene("it is older", vec![invoice("evt_1", 2), invoice("evt_2", 1)]),
         scene("it is forwarded", vec![forward(0, Nature::Good, "order.paid")]),
-        scene("it is large", vec![forward(40_000, Nature::Good, "order.paid")]),
+        scene("it is large", vec![forward(PADDING, Nature::Good, "order.paid")]),
         scene("nobody wants it", vec![forward(0, Nature::Unwanted, "refund.made")]),
         scene(
             "its source is gone",
@@ -351,7 +351,8 @@ fn two_copies_at_once_end_alike_in_every_order_of_their_calls() {
         let polls = world.sim.store.chaos.calls().len() + world.inbound.chaos.calls().len() + 1;
         let expected = scene.end(&world);
         for order in 0_u32..1 << (2 * polls) {
-            if order.count_ones() as usize != polls {
+            // The copies are alike, so the first one may as well begin.
+            if order.count_ones() as usize != polls || order & 1 == 1 {
                 continue;
             }
             let world = scene.begin();

@@ -351,7 +351,16 @@ fn configure(store: &Store) {
     tables.endpoints.insert((tenant(), wants_all.id), (wants_all, Vec::new()));
 }
 
-/// An event as the provider makes it, with `padding` bytes that do not compress.
+/// So many bytes that a body leaves its row, and a payload its.
+pub(crate) const PADDING: usize = 17_000;
+
+/// Bytes that hardly compress.
+static NOISE: LazyLock<String> = LazyLock::new(|| {
+    let mut rng = StdRng::seed_from_u64(0);
+    (0..PADDING).map(|_| char::from(rng.random_range(b'a'..=b'z'))).collect()
+});
+
+/// An event as the provider makes it, with `padding` bytes, at most [`PADDING`].
 pub(crate) fn fact(
     source: &str,
     id: &str,
@@ -361,8 +370,7 @@ pub(crate) fn fact(
     padding: usize,
     nature: Nature,
 ) -> Fact {
-    let mut rng = StdRng::seed_from_u64(padding as u64);
-    let padding: String = (0..padding).map(|_| char::from(rng.random_range(b'a'..=b'z'))).collect();
+    let padding = &NOISE[..padding];
     let kind = event_type.split('.').next().unwrap();
     let body = json!({
         "id": id,
@@ -387,7 +395,7 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
             // Now and then two changes share a version, as two of one second do.
             version += u64::from(rng.random_bool(0.8));
             let (id, object) = (format!("evt_{object}_{n}"), format!("in_{object}"));
-            let padding = if rng.random_bool(0.1) { 20_000 } else { 0 };
+            let padding = if rng.random_bool(0.1) { PADDING } else { 0 };
             facts.push(fact(
                 "mirror",
                 &id,
@@ -400,7 +408,7 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
         }
     }
     for n in 0..rng.random_range(0..=3) {
-        let padding = if rng.random_bool(0.2) { 20_000 } else { 0 };
+        let padding = if rng.random_bool(0.2) { PADDING } else { 0 };
         let id = format!("evt_f{n}");
         facts.push(fact("forward", &id, "order.paid", "or_1", n, padding, Nature::Good));
     }
