@@ -118,14 +118,15 @@ fn told_of(tables: &Tables, body: &[u8]) -> usize {
     tables.outbox.values().filter(|row| is_it(&row.event.payload)).count()
 }
 
-/// C22: each object that was mirrored was credited once.
+/// C22, L8: each object that was mirrored was credited once.
 fn operations(world: &World, tables: &Tables) -> Vec<String> {
     let applied = world.applied.borrow();
     let check = |(_, object): &(_, ObjectRef)| {
-        let what = format!("operation credit {}", object.id);
+        let operation = format!("credit {}", object.id);
+        let what = format!("operation {operation}");
         let times: u32 = applied.values().filter_map(|told| told.get(&what)).sum();
         let told = told_of(tables, &credit(object));
-        let is_taken = tables.operations.contains(&what["operation ".len()..]);
+        let is_taken = tables.operations.contains(&operation);
         ((times, told, is_taken) != (1, 1, true))
             .then(|| format!("{what} was done {times} times and told {told} times"))
     };

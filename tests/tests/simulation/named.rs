@@ -63,7 +63,7 @@ fn status(world: &World, fact: usize) -> Status {
     world.sim.store.tables().inbox[&world.facts[fact].key].row.status
 }
 
-/// C31, J2: twenty copies of one request, and twenty messages, at once.
+/// C31, L5, L11, L15, L21: twenty copies of one request, and twenty messages, at once.
 #[test]
 fn twenty_copies_at_once_are_one_row_one_effect_and_one_outgoing_event() {
     for seed in 0..20 {
@@ -102,7 +102,7 @@ fn shuffle<'w>(
     }
 }
 
-/// ORD-stale-overwrites-new, D17, J5
+/// ORD-stale-overwrites-new, D17, L12
 #[test]
 fn a_late_older_version_is_processed_as_stale_and_changes_nothing() {
     let world = World::calm(vec![invoice("evt_old", 1), invoice("evt_new", 2)], None);
@@ -120,7 +120,7 @@ fn a_late_older_version_is_processed_as_stale_and_changes_nothing() {
     all_is_well(&world);
 }
 
-/// ORD-stale-overwrites-new, ORD-same-second: in every order of arrival, two of them with one version.
+/// ORD-stale-overwrites-new, ORD-same-second, L16: in every order of arrival, two of them with one version.
 #[test]
 fn every_order_of_four_events_ends_in_the_same_state() {
     let mut ends = BTreeSet::new();
@@ -155,7 +155,7 @@ fn permutations(n: usize) -> Vec<Vec<usize>> {
     longer.collect()
 }
 
-/// OUT-crash-after-commit, J4: the change is there exactly if the outgoing event is.
+/// OUT-crash-after-commit, C5, L18: the change is there exactly if the outgoing event is.
 #[test]
 fn a_crash_at_the_commit_leaves_all_of_it_or_nothing() {
     for (when, is_there) in [(When::Before, false), (When::After, true)] {
@@ -405,7 +405,7 @@ fn an_outage_of_ten_minutes_delays_and_loses_nothing() {
     }
 }
 
-/// J8: the queue is purged, and the sweeper refills it from the table.
+/// B26, L10: the queue is purged, and the sweeper refills it from the table.
 #[test]
 fn a_purged_queue_is_refilled_from_the_table() {
     let facts = (1..=30).map(|n| invoice(&format!("evt_{n}"), n)).collect();

@@ -370,7 +370,7 @@ pub(crate) fn fact(
     padding: usize,
     nature: Nature,
 ) -> Fact {
-    let padding = &NOISE[..padding];
+    let padding = NOISE.get(..padding).unwrap();
     let kind = event_type.split('.').next().unwrap();
     let body = json!({
         "id": id,
