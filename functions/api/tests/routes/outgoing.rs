@@ -62,7 +62,7 @@ async fn a_published_event_stands_in_the_outbox_byte_for_byte() {
         r#"{{"tenant":"acme","type":"a.b","aggregate_id":"x","schema_version":2,"payload":{payload}}}"#
     );
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let request = axum::http::Request::post(PATH)
+    let request = http::Request::post(PATH)
         .header("content-type", "application/json; charset=utf-8")
         .header("traceparent", trace)
         .body(text.into())

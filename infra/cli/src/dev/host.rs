@@ -57,6 +57,8 @@ impl Host {
             .args(["--port", &start.port.to_string()])
             // It ends when this process ends, however that ends: its standard input closes.
             .arg("--with-parent")
+            // What goes well is told by this program.
+            .env("LOCAL_LOG", "warn")
             .env("LOCAL_ALLOW_LOOPBACK", "true")
             .env("LOCAL_ALLOW_ANY_PORT", "true")
             .env("LOCAL_EXTRA_ROOT", start.extra_root)

@@ -1,6 +1,6 @@
 //! One event's story, told stage by stage as it happens, from what the deployment itself says.
 //!
-//! The times are those of the table, of the functions' logs and of the subscriber, never of this program's loop.
+//! The times are those of the table, of the functions' logs and of the subscriber, not those of this program's loop.
 
 use std::{
     fmt::Write as _,
@@ -86,6 +86,9 @@ impl Story {
     fn learn(&mut self, facts: &Facts) {
         while let Some(name) = STAGES.get(self.stages.len()) {
             let Some((at, told)) = facts.stage(name) else { return };
+            // The end of a stage is told by whoever heard of it, some milliseconds late: ingress has sent its message
+            // before its answer arrives. A story goes forward.
+            let at = self.stages.last().map_or(at, |before| at.max(before.at));
             self.stages.push(Stage { name, at, told });
         }
     }
@@ -213,8 +216,8 @@ impl Way<'_> {
             let ours = facts.row.pointer("/outgoing/0/id").and_then(Value::as_str);
             facts.seen = arrived.iter().find(|seen| Some(seen.id.as_str()) == ours).cloned();
             let logged = |function, stage| logged(self.state, function, stage, &sent.event);
-            facts.enqueued_at = facts.enqueued_at.or_else(|| logged("ingress", "enqueue"));
-            facts.planned_at = facts.planned_at.or_else(|| logged("worker", "plan"));
+            facts.enqueued_at = facts.enqueued_at.or_else(|| logged("IngressFunction", "enqueue"));
+            facts.planned_at = facts.planned_at.or_else(|| logged("WorkerFunction", "plan"));
             story.learn(&facts);
         }
     }
@@ -337,7 +340,7 @@ mod tests {
           + 0.040 s  committed  processed; effect and outgoing event in one transaction
           + 0.055 s  relayed    one delivery for each endpoint that wants it
           + 0.067 s  delivered  attempt 1 answered after 7 ms
-          + 0.066 s  verified   the subscriber checked webhook-signature
+          + 0.067 s  verified   the subscriber checked webhook-signature
 
         The event went in signed, and came out signed.
         ");
