@@ -65,7 +65,10 @@ impl Language {
             Self::Python => {
                 succeed(Command::new("python3").args(["-m", "venv", "venv"]), &home)?;
                 let pip = home.join("venv/bin/pip");
-                succeed(Command::new(pip).args(["install", "-q", "-r", "requirements.txt"]), &home)?;
+                succeed(
+                    Command::new(pip).args(["install", "-q", "-r", "requirements.txt"]),
+                    &home,
+                )?;
             }
             Self::Node => {
                 let quiet = ["ci", "--no-audit", "--no-fund", "--ignore-scripts"];
@@ -122,7 +125,12 @@ fn question(provider: &Provider, payload: &str, signature: Option<&str>) -> Valu
 }
 
 /// The header that the provider's library made of a payload.
-fn signed(language: Language, script: &str, provider: &Provider, payload: &str) -> Result<HeaderValue> {
+fn signed(
+    language: Language,
+    script: &str,
+    provider: &Provider,
+    payload: &str,
+) -> Result<HeaderValue> {
     let answer = language.ask(script, &question(provider, payload, None))?;
     let header = answer["header"].as_str().with_context(|| format!("no header in {answer}"))?;
     Ok(HeaderValue::try_from(header)?)
@@ -187,7 +195,10 @@ async fn githubs_library_is_believed() -> Result<()> {
     let signature = signed(Language::Node, "github_sign.mjs", &github, payload)?;
     let mut headers = HeaderMap::new();
     headers.insert("x-hub-signature-256", signature);
-    headers.insert("x-github-delivery", HeaderValue::from_static("72d3162e-cc78-11e3-81ab-4c9367dc0958"));
+    headers.insert(
+        "x-github-delivery",
+        HeaderValue::from_static("72d3162e-cc78-11e3-81ab-4c9367dc0958"),
+    );
     headers.insert("x-github-event", HeaderValue::from_static("ping"));
     let ingress = host.ingress()?;
     let tampered = payload.replace("1,", "1, ");
@@ -212,7 +223,8 @@ async fn our_webhooks_are_believed(language: Language, script: &str, tenant: &st
     let (api, subscriber) = (host.api()?, host.subscriber().await?);
     let endpoint = api.endpoint(tenant, &subscriber.url()).await?;
     for payload in [r#"{"n":1.0, "name":"Zo\u00eb ☃"}"#, "[]"] {
-        let event = format!(r#"{{"tenant":"{tenant}","type":"t","aggregate_id":"a","payload":{payload}}}"#);
+        let event =
+            format!(r#"{{"tenant":"{tenant}","type":"t","aggregate_id":"a","payload":{payload}}}"#);
         let id = api.publish(&event, None).await?.good()?["id"].clone();
         api.until_outgoing(tenant, id.as_str().context("an id")?, "succeeded").await?;
     }

@@ -142,8 +142,7 @@ pub async fn show<P: Ports>(
 
 async fn view<P: Ports>(api: &Api<P>, endpoint: Endpoint) -> Result<EndpointView, Problem> {
     let health = api.deliveries.health(&endpoint.tenant, endpoint.id).await?;
-    let health =
-        HealthView { failing_since: health.failing_since, disabled: health.disabled };
+    let health = HealthView { failing_since: health.failing_since, disabled: health.disabled };
     Ok(EndpointView { endpoint, health })
 }
 
@@ -169,7 +168,8 @@ pub(crate) fn shape(url: &str) -> String {
     let mut parts = url.path_segments().into_iter().flatten();
     let first = parts.next().unwrap_or_default();
     let is_word = |part: &str| {
-        let is_version = part.strip_prefix('v').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        let is_version =
+            part.strip_prefix('v').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
         let is_plain = |b: u8| b.is_ascii_lowercase() || b == b'-' || b == b'_';
         part.len() <= SHOWN && (is_version || part.bytes().all(is_plain))
     };
@@ -232,7 +232,10 @@ mod tests {
         check("https://example.com/", "https://example.com/");
         check("https://example.com/webhooks", "https://example.com/webhooks");
         check("https://example.com:8443/v1/receive", "https://example.com:8443/v1/…");
-        check("https://hooks.example.com/v1/receive?token=CANARY", "https://hooks.example.com/v1/…?…");
+        check(
+            "https://hooks.example.com/v1/receive?token=CANARY",
+            "https://hooks.example.com/v1/…?…",
+        );
         check("https://example.com/hooks/CANARY", "https://example.com/hooks/…");
         check("https://example.com/hooks/", "https://example.com/hooks");
         check("https://example.com/CANARY/in", "https://example.com/…/…");

@@ -212,11 +212,7 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
 }
 
 /// One line for each request: the route, not the path, because names in a path are for the audit log.
-async fn tell<P: Ports>(
-    State(api): State<Arc<Api<P>>>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn tell<P: Ports>(State(api): State<Arc<Api<P>>>, request: Request, next: Next) -> Response {
     let began = api.now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();

@@ -16,8 +16,7 @@ use domain::{
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Payload},
     ports::{
-        Bodies as _, Deliveries as _, Outbox as _, Published, Queue as _, Registry as _,
-        StoreError,
+        Bodies as _, Deliveries as _, Outbox as _, Published, Queue as _, Registry as _, StoreError,
     },
 };
 use jiff::Timestamp;
@@ -98,7 +97,8 @@ pub async fn publish<P: Ports>(
         Published::New => (StatusCode::ACCEPTED, event.id),
         Published::Before(id) if is_same(&api, &event, id).await? => (StatusCode::OK, id),
         Published::Before(_) | Published::OtherBody => {
-            let detail = "The Idempotency-Key was used for another event. Use a new key for each event.";
+            let detail =
+                "The Idempotency-Key was used for another event. Use a new key for each event.";
             return Err(Problem::conflict("key-reused", detail));
         }
     };
@@ -160,7 +160,10 @@ fn check(new: &NewEvent, payload_bytes: usize, found: &mut Findings) {
         found.note("type", format!("it is 1 to {MAX_TEXT} visible ASCII characters"));
     }
     if !fits(&new.aggregate_id) || new.aggregate_id.chars().any(char::is_control) {
-        found.note("aggregate_id", format!("it is 1 to {MAX_TEXT} bytes without control characters"));
+        found.note(
+            "aggregate_id",
+            format!("it is 1 to {MAX_TEXT} bytes without control characters"),
+        );
     }
     if new.schema_version == 0 {
         found.note("schema_version", "versions are counted from 1");
@@ -282,8 +285,11 @@ pub async fn redeliver<P: Ports>(
     let (endpoint, _) = found.ok_or_else(endpoints::absent)?;
     let lane = LaneId::of(&endpoint, id, &row.event.aggregate_id);
     let deliveries = api.deliveries.read(&lane, &[id]).await?;
-    let unmatched =
-        || Problem::absent("delivery of this event to this endpoint: it did not match, or was not relayed yet");
+    let unmatched = || {
+        Problem::absent(
+            "delivery of this event to this endpoint: it did not match, or was not relayed yet",
+        )
+    };
     match deliveries.first().ok_or_else(unmatched)?.state {
         delivery::State::Pending => return Err(pending()),
         delivery::State::Succeeded if !how.include_delivered => return Err(delivered()),
@@ -304,7 +310,8 @@ pub async fn redeliver<P: Ports>(
 }
 
 fn pending() -> Problem {
-    let detail = "The delivery is pending: it will be tried without being asked. Its story says when.";
+    let detail =
+        "The delivery is pending: it will be tried without being asked. Its story says when.";
     Problem::conflict("pending", detail)
 }
 

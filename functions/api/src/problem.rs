@@ -29,8 +29,9 @@ impl Problem {
 
     /// The body has more bytes than any route takes.
     pub(crate) fn too_large(most: usize) -> Self {
-        let detail =
-            format!("A request's body has at most {most} bytes. Send less, or in several requests.");
+        let detail = format!(
+            "A request's body has at most {most} bytes. Send less, or in several requests."
+        );
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The body is too large.", detail)
     }
 
@@ -47,13 +48,15 @@ impl Problem {
 
     /// No such route.
     pub(crate) fn no_route() -> Self {
-        let detail = "This path has no meaning here. Paths begin with /v1/ and have no slash at their end.";
+        let detail =
+            "This path has no meaning here. Paths begin with /v1/ and have no slash at their end.";
         Self::new(StatusCode::NOT_FOUND, "no-such-route", "There is no such route.", detail)
     }
 
     /// The route does not know the method.
     pub(crate) fn no_method() -> Self {
-        let detail = "The path exists, but not with this method; the header Allow names those that do.";
+        let detail =
+            "The path exists, but not with this method; the header Allow names those that do.";
         let title = "The method is not allowed.";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", title, detail)
     }

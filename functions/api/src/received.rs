@@ -100,7 +100,8 @@ pub async fn replay<P: Ports>(
 }
 
 fn pending() -> Problem {
-    let detail = "The event is pending: it will be processed without being asked. Its story says when.";
+    let detail =
+        "The event is pending: it will be processed without being asked. Its story says when.";
     Problem::conflict("pending", detail)
 }
 

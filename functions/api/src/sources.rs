@@ -88,7 +88,8 @@ pub async fn add<P: Ports>(
         return Err(taken(&source));
     }
     // The row of the call that died has an earlier time.
-    let source = if begun { api.registry.source(&source.name).await?.unwrap_or(source) } else { source };
+    let source =
+        if begun { api.registry.source(&source.name).await?.unwrap_or(source) } else { source };
     Ok((StatusCode::CREATED, axum::Json(view(&api, source))))
 }
 
@@ -159,12 +160,16 @@ fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
         }
         NewHandler::Forward { tenant, types } => {
             let tenant = found.keep("handler.tenant", tenant.parse());
-            let types = types.iter().enumerate().map(|(at, text)| {
-                found.keep(&format!("handler.types[{at}]"), text.parse())
-            });
+            let types = types
+                .iter()
+                .enumerate()
+                .map(|(at, text)| found.keep(&format!("handler.types[{at}]"), text.parse()));
             // All of them are read before the first one that is missing counts.
             let types: Vec<_> = types.collect();
-            Some(Handler::Forward { tenant: tenant?, types: types.into_iter().collect::<Option<_>>()? })
+            Some(Handler::Forward {
+                tenant: tenant?,
+                types: types.into_iter().collect::<Option<_>>()?,
+            })
         }
     }
 }
@@ -213,7 +218,9 @@ fn secrets(scheme: &Scheme, text: &RawValue, found: &mut Findings) -> Vec<Source
             found.note(&field, format!("its id is 1 to {MAX_SECRET_ID} visible ASCII characters"));
             continue;
         }
-        let Some(key) = found.keep(&field, Key::parse(scheme, id.as_str(), secret)) else { continue };
+        let Some(key) = found.keep(&field, Key::parse(scheme, id.as_str(), secret)) else {
+            continue;
+        };
         if let Some(weakness) = key.weakness() {
             found.note(&field, weakness);
             continue;

@@ -478,7 +478,20 @@ async fn refusals_are_counted_by_source_only_where_there_is_one() {
     let unknown = with(event("github"), "/pathParameters/source", "nobody");
     check(unknown, ("webhooks_refused_total", "-", 1.0)).await;
     check(event("standard_webhooks"), ("webhooks_received_total", "sw", 1.0)).await;
-    check(event("get"), ("webhooks_refused_total", "-", 1.0)).await;
+    check(event("get"), ("webhooks_refused_total", "sw", 1.0)).await;
+}
+
+#[tokio::test]
+async fn while_the_registry_is_away_nothing_is_counted_by_a_name_that_a_stranger_chose() {
+    for fault in [Fault::Unavailable, Fault::Crash] {
+        let world = World { budget: Duration::from_millis(50), ..World::new() };
+        world.store.chaos.on("registry.source", When::Before, fault);
+        let ingress = world.ingress();
+        let unknown = with(event("github"), "/pathParameters/source", "nobody");
+        ingress.receive(&arrival(unknown), "t".to_owned(), at(0)).await;
+        let expected = ("webhooks_not_stored_total".to_owned(), "-".to_owned(), 1.0);
+        assert_eq!(counted(&ingress.metrics), [expected], "{fault:?}");
+    }
 }
 
 /// Name, source (or `-`) and value of what was counted.
