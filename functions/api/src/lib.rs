@@ -217,6 +217,7 @@ async fn tell<P: Ports>(State(api): State<Arc<Api<P>>>, request: Request, next: 
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = next.run(request).await;
+    let took = api.now().duration_since(began).as_secs_f64() * 1000.0;
     // One of the answers holds a secret, and none may be kept on the way.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     tracing::info!(
@@ -224,7 +225,7 @@ async fn tell<P: Ports>(State(api): State<Arc<Api<P>>>, request: Request, next: 
         method = method.as_str(),
         route = route.as_ref().map(MatchedPath::as_str),
         result = response.status().as_u16(),
-        duration_ms = api.now().duration_since(began).as_secs_f64() * 1000.0,
+        duration_ms = (took * 10.0).round() / 10.0,
         "answered"
     );
     response
