@@ -130,7 +130,11 @@ mod tests {
         folders.push(root.join("infra/local"));
         let has_tests = |folder: &PathBuf| {
             fs::read_dir(folder.join("tests")).is_ok_and(|files| {
-                files.flatten().any(|file| file.path().extension().is_some_and(|end| end == "rs"))
+                let is_test = |path: PathBuf| {
+                    path.extension().is_some_and(|end| end == "rs")
+                        || path.join("main.rs").is_file()
+                };
+                files.flatten().any(|file| is_test(file.path()))
             })
         };
         let without: Vec<_> = folders.into_iter().filter(|folder| !has_tests(folder)).collect();

@@ -147,7 +147,11 @@ impl Deployment {
     pub fn state_folder(&self) -> Result<PathBuf, Complaint> {
         match &self.state {
             Some(folder) => std::path::absolute(folder).map_err(|error| {
-                Complaint::new("there is no current folder", error.to_string(), "change into the project")
+                Complaint::new(
+                    "there is no current folder",
+                    error.to_string(),
+                    "change into the project",
+                )
             }),
             None => Ok(project_root()?.join(".postern")),
         }
@@ -170,9 +174,8 @@ impl Deployment {
             }
             _ => missing(format!("{}: {error}", file.display())),
         })?;
-        serde_json::from_str(&text).map_err(|_| {
-            missing(format!("{} is not what a local host writes", file.display()))
-        })
+        serde_json::from_str(&text)
+            .map_err(|_| missing(format!("{} is not what a local host writes", file.display())))
     }
 }
 
@@ -269,7 +272,10 @@ mod tests {
     #[test]
     fn a_region_that_contradicts_the_url_is_refused() {
         let refused = name(&on_aws(AWS, Some("us-east-1"))).unwrap_err();
-        assert!(refused.contains("the URL is in eu-central-1, and AWS_REGION or --region says us-east-1"));
+        assert!(
+            refused
+                .contains("the URL is in eu-central-1, and AWS_REGION or --region says us-east-1")
+        );
         let own = "https://postern.example.com";
         assert!(name(&on_aws(own, Some("us-east-1"))).unwrap().contains("region us-east-1"));
         assert!(name(&on_aws(own, None)).unwrap_err().contains("give --region"));
@@ -310,20 +316,21 @@ mod tests {
             apis: std::collections::BTreeMap::new(),
             token: "CANARY".to_owned(),
         };
-        let printed = format!("{deployment:?} {ready:?} {:?}", deployment.target(Timestamp::UNIX_EPOCH));
+        let printed =
+            format!("{deployment:?} {ready:?} {:?}", deployment.target(Timestamp::UNIX_EPOCH));
         assert!(!printed.contains("CANARY"), "{printed}");
     }
 
     #[test]
     fn a_local_host_is_found_by_what_it_left_in_its_state_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let local =
-            Deployment { state: Some(folder.path().to_owned()), ..Deployment::default() };
+        let local = Deployment { state: Some(folder.path().to_owned()), ..Deployment::default() };
         assert!(name(&local).unwrap_err().contains("no local host runs on"));
         fs::write(ready_file(folder.path()), "{\"token\": \"CANARY\"").unwrap();
         let broken = name(&local).unwrap_err();
         assert!(broken.contains("is not what a local host writes") && !broken.contains("CANARY"));
-        let ready = r#"{"control":"c","apis":{"AdminApi":"http://127.0.0.1:8702"},"token":"t","more":1}"#;
+        let ready =
+            r#"{"control":"c","apis":{"AdminApi":"http://127.0.0.1:8702"},"token":"t","more":1}"#;
         fs::write(ready_file(folder.path()), ready).unwrap();
         assert_eq!(name(&local), Ok("the local host at http://127.0.0.1:8702".to_owned()));
         fs::write(ready_file(folder.path()), r#"{"control":"c","apis":{},"token":"t"}"#).unwrap();

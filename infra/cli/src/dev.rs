@@ -102,7 +102,11 @@ pub async fn run(
 fn stopped() -> Result<impl Future<Output = ()>, Complaint> {
     let listen = |kind| {
         signal(kind).map_err(|error| {
-            Complaint::new("signals cannot be listened for", error.to_string(), "close other programs")
+            Complaint::new(
+                "signals cannot be listened for",
+                error.to_string(),
+                "close other programs",
+            )
         })
     };
     let mut interrupt = listen(SignalKind::interrupt())?;

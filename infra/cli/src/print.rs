@@ -42,11 +42,7 @@ pub fn table(out: &mut dyn Write, head: &[&str], rows: Vec<Vec<String>>) -> io::
 }
 
 /// The rows of a list that stands in an answer under a name.
-pub fn list(
-    answer: &Value,
-    name: &str,
-    row: impl Fn(&Value) -> Vec<String>,
-) -> Vec<Vec<String>> {
+pub fn list(answer: &Value, name: &str, row: impl Fn(&Value) -> Vec<String>) -> Vec<Vec<String>> {
     let items = answer.get(name).and_then(Value::as_array).map(Vec::as_slice);
     items.unwrap_or_default().iter().map(row).collect()
 }

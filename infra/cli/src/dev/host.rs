@@ -102,12 +102,16 @@ impl Host {
             let next = "build everything anew with `cargo build --bins`";
             Complaint::new("the local host's first word cannot be understood", why, next)
         };
-        let parsed: Ready =
-            serde_json::from_str(&ready).map_err(|_| broken("it is not the line that says ready"))?;
+        let parsed: Ready = serde_json::from_str(&ready)
+            .map_err(|_| broken("it is not the line that says ready"))?;
         write_private(&ready_file(&self.state), ready.as_bytes()).map_err(|error| {
             let file = ready_file(&self.state);
             let why = format!("{}: {error}", file.display());
-            Complaint::new("other commands cannot be told of the local host", why, "make the folder writable")
+            Complaint::new(
+                "other commands cannot be told of the local host",
+                why,
+                "make the folder writable",
+            )
         })?;
         Ok(parsed)
     }
