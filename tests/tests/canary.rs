@@ -91,7 +91,8 @@ impl Canaries {
         let mut escaped = Vec::new();
         for file in files(folder) {
             let found = self.found_in(&fs::read(&file).unwrap_or_default());
-            let found = found.iter().filter(|canary| canary.may == May::Nowhere || !is_store(&file));
+            let found =
+                found.iter().filter(|canary| canary.may == May::Nowhere || !is_store(&file));
             escaped.extend(found.map(|canary| format!("{} in {}", canary.name, file.display())));
         }
         escaped
@@ -163,10 +164,11 @@ impl Walk {
 
         let large: String = (0..2000).map(|n| seed::text_of(&n.to_string())).collect();
         let payload = format!("{}{large}", self.canaries.text("a published body", May::Stores));
-        let event = json!({ "tenant": "canary", "type": "t", "aggregate_id": "a", "payload": [payload] });
+        let event =
+            json!({ "tenant": "canary", "type": "t", "aggregate_id": "a", "payload": [payload] });
         let published = api.publish(&event.to_string(), Some("k-1")).await?;
         self.hear(&published);
-        let id = published.good()?["id"].as_str().context("an id")?.to_owned();
+        let id = published.text("/id")?;
         api.until_outgoing("canary", &id, "succeeded").await?;
         self.hear(&api.client().get(&format!("/v1/tenants/canary/events/{id}")).await?);
         Ok(())
@@ -192,7 +194,8 @@ impl Walk {
         let secret = self.canaries.text("a refused secret", May::Nowhere);
         for secrets in [json!({ "1": format!(" {secret}"), "2": "short" }), json!(secret)] {
             let (scheme, handler) = (json!({ "preset": "stripe" }), json!({ "kind": "mirror" }));
-            let wrong = json!({ "name": "x", "scheme": scheme, "handler": handler, "secrets": secrets });
+            let wrong =
+                json!({ "name": "x", "scheme": scheme, "handler": handler, "secrets": secrets });
             let answer = api.client().post("/v1/sources", &wrong).await?;
             ensure!(answer.status.is_client_error(), "{answer:?}");
             self.hear(&answer);
@@ -281,7 +284,8 @@ async fn secrets_are_nowhere_and_bodies_only_where_they_belong() -> Result<()> {
     walk.ask("canary").await?;
 
     let Walk { host, canaries, said } = walk;
-    let shown = canaries.found_in(&said).into_iter().filter(|canary| canary.may < May::StoresAndApi);
+    let shown =
+        canaries.found_in(&said).into_iter().filter(|canary| canary.may < May::StoresAndApi);
     let shown: Vec<_> = shown.map(|canary| canary.name.as_str()).collect();
     assert!(shown.is_empty(), "an answer shows {shown:?}");
     let escaped = canaries.escaped(host.folder());
@@ -292,14 +296,20 @@ async fn secrets_are_nowhere_and_bodies_only_where_they_belong() -> Result<()> {
     let logs = host.state().join("logs");
     for function in ["ingress", "worker", "relay", "deliverer", "sweeper", "api"] {
         let written = files(&logs).into_iter().find(|log| {
-            log.file_name().is_some_and(|name| name.to_string_lossy().to_lowercase().contains(function))
+            log.file_name()
+                .is_some_and(|name| name.to_string_lossy().to_lowercase().contains(function))
         });
         let written = written.with_context(|| format!("{function} has no log"))?;
         ensure!(fs::metadata(&written)?.len() > 0, "{} is empty", written.display());
     }
-    let bodies = subscriber.seen().iter().map(|seen| seen.body.clone()).collect::<Vec<_>>().concat();
+    let bodies =
+        subscriber.seen().iter().map(|seen| seen.body.clone()).collect::<Vec<_>>().concat();
     ensure!(!canaries.found_in(&bodies).is_empty(), "the subscriber saw no canary");
-    for spelled in [endpoint.secret.clone(), hex::encode(&key), BASE64_STANDARD.encode(format!("body: {}", stripe.secret()))] {
+    for spelled in [
+        endpoint.secret.clone(),
+        hex::encode(&key),
+        BASE64_STANDARD.encode(format!("body: {}", stripe.secret())),
+    ] {
         let planted = logs.join("planted.log");
         fs::write(&planted, format!("{{\"message\":\"{spelled}\"}}\n"))?;
         let escaped = canaries.escaped(host.folder());
@@ -313,7 +323,8 @@ async fn secrets_are_nowhere_and_bodies_only_where_they_belong() -> Result<()> {
 fn a_canary_is_found_in_any_spelling_and_only_where_it_may_not_be() {
     let folder = tempfile::tempdir().unwrap();
     let mut canaries = Canaries::default();
-    let (secret, body) = (canaries.text("secret", May::Nowhere), canaries.text("body", May::Stores));
+    let (secret, body) =
+        (canaries.text("secret", May::Nowhere), canaries.text("body", May::Stores));
     let check = |file: &str, content: &str, expected: usize| {
         let path = folder.path().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

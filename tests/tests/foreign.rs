@@ -65,7 +65,10 @@ impl Language {
             Self::Python => {
                 succeed(Command::new("python3").args(["-m", "venv", "venv"]), &home)?;
                 let pip = home.join("venv/bin/pip");
-                succeed(Command::new(pip).args(["install", "-q", "-r", "requirements.txt"]), &home)?;
+                succeed(
+                    Command::new(pip).args(["install", "-q", "-r", "requirements.txt"]),
+                    &home,
+                )?;
             }
             Self::Node => {
                 let quiet = ["ci", "--no-audit", "--no-fund", "--ignore-scripts"];
@@ -122,9 +125,15 @@ fn question(provider: &Provider, payload: &str, signature: Option<&str>) -> Valu
 }
 
 /// The header that the provider's library made of a payload.
-fn signed(language: Language, script: &str, provider: &Provider, payload: &str) -> Result<HeaderValue> {
+fn signed(
+    language: Language,
+    script: &str,
+    provider: &Provider,
+    payload: &str,
+) -> Result<HeaderValue> {
     let answer = language.ask(script, &question(provider, payload, None))?;
-    let header = answer["header"].as_str().with_context(|| format!("no header in {answer}"))?;
+    let header = answer.get("header").and_then(Value::as_str);
+    let header = header.with_context(|| format!("no header in {answer}"))?;
     Ok(HeaderValue::try_from(header)?)
 }
 
@@ -156,9 +165,9 @@ async fn stripe_is_believed(language: Language, script: &str, source: &str) -> R
     let ours = stripe.sign(&event, now())?;
     let ours = ours.get("stripe-signature").context("signed")?.to_str()?.to_owned();
     let judged = language.ask(script, &question(&stripe, &payload, Some(&ours)))?;
-    assert_eq!(judged["verdict"]["id"], "evt_1", "{judged}");
+    assert_eq!(judged.pointer("/verdict/id"), Some(&json!("evt_1")), "{judged}");
     let judged = language.ask(script, &question(&stripe, "{}", Some(&ours)))?;
-    assert!(judged["verdict"]["refused"].is_string(), "{judged}");
+    assert!(judged.pointer("/verdict/refused").is_some(), "{judged}");
     Ok(())
 }
 
@@ -187,7 +196,10 @@ async fn githubs_library_is_believed() -> Result<()> {
     let signature = signed(Language::Node, "github_sign.mjs", &github, payload)?;
     let mut headers = HeaderMap::new();
     headers.insert("x-hub-signature-256", signature);
-    headers.insert("x-github-delivery", HeaderValue::from_static("72d3162e-cc78-11e3-81ab-4c9367dc0958"));
+    headers.insert(
+        "x-github-delivery",
+        HeaderValue::from_static("72d3162e-cc78-11e3-81ab-4c9367dc0958"),
+    );
     headers.insert("x-github-event", HeaderValue::from_static("ping"));
     let ingress = host.ingress()?;
     let tampered = payload.replace("1,", "1, ");
@@ -199,7 +211,7 @@ async fn githubs_library_is_believed() -> Result<()> {
     let ours = github.sign(&Event::new("d-1", "ping", payload), now())?;
     let ours = ours.get("x-hub-signature-256").context("signed")?.to_str()?.to_owned();
     let judged = Language::Node.ask("github_sign.mjs", &question(&github, payload, Some(&ours)))?;
-    assert_eq!(judged["verdict"], true, "{judged}");
+    assert_eq!(judged.get("verdict"), Some(&json!(true)), "{judged}");
     Ok(())
 }
 
@@ -212,9 +224,10 @@ async fn our_webhooks_are_believed(language: Language, script: &str, tenant: &st
     let (api, subscriber) = (host.api()?, host.subscriber().await?);
     let endpoint = api.endpoint(tenant, &subscriber.url()).await?;
     for payload in [r#"{"n":1.0, "name":"Zo\u00eb ☃"}"#, "[]"] {
-        let event = format!(r#"{{"tenant":"{tenant}","type":"t","aggregate_id":"a","payload":{payload}}}"#);
-        let id = api.publish(&event, None).await?.good()?["id"].clone();
-        api.until_outgoing(tenant, id.as_str().context("an id")?, "succeeded").await?;
+        let event =
+            format!(r#"{{"tenant":"{tenant}","type":"t","aggregate_id":"a","payload":{payload}}}"#);
+        let id = api.publish(&event, None).await?.text("/id")?;
+        api.until_outgoing(tenant, &id, "succeeded").await?;
     }
     let requests = subscriber.seen().into_iter().map(|seen| {
         let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
@@ -229,9 +242,9 @@ async fn our_webhooks_are_believed(language: Language, script: &str, tenant: &st
     assert_eq!(ask(&requests)?, json!(["good", "good"]));
     let tampered: Vec<_> = requests
         .into_iter()
-        .map(|mut request| {
-            request["body"] = BASE64_STANDARD.encode(b"{}").into();
-            request
+        .filter_map(|request| {
+            let headers = request.get("headers")?.clone();
+            Some(json!({ "headers": headers, "body": BASE64_STANDARD.encode(b"{}") }))
         })
         .collect();
     assert!(!ask(&tampered)?.to_string().contains("good"));
