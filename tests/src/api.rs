@@ -130,12 +130,12 @@ impl Api {
         self.0.post(&path, &json!({})).await
     }
 
-    /// Delivers an outgoing event to an endpoint again.
+    /// Delivers an outgoing event to an endpoint again, even if the endpoint has taken it.
     ///
     /// # Errors
     /// No answer.
     pub async fn redeliver(&self, tenant: &str, event: &str, endpoint: &str) -> Result<Answer> {
-        let path = format!("/v1/tenants/{tenant}/events/{event}/endpoints/{endpoint}/redeliver");
+        let path = format!("/v1/tenants/{tenant}/events/{event}/endpoints/{endpoint}/redeliver?include_delivered=true");
         self.0.post(&path, &json!({})).await
     }
 

@@ -31,12 +31,19 @@ async fn main() -> Result<(), Error> {
         keyring: KmsKeyring::opening(aws.kms()),
         bodies: BodyStore::open(&c.bodies_url, &c.aws, Pace::BACKGROUND)?,
         queue: SqsQueue::new(aws.sqs(), c.wake_queue_url),
-        dialler: Dialler::new(SystemResolver::open()?, tls::config(c.extra_root.as_deref())?, c.bounds),
+        dialler: Dialler::new(
+            SystemResolver::open()?,
+            tls::config(c.extra_root.as_deref())?,
+            c.bounds,
+        ),
         rules: c.rules,
         pass: c.pass,
         width: c.lanes_per_invocation,
         metrics: Metrics::new(&c.base.env_name),
-        #[expect(clippy::disallowed_methods, reason = "the edge reads the clock and rolls the dice")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the edge reads the clock and rolls the dice"
+        )]
         edge: Edge { now: Timestamp::now, jitter: rand::random },
     };
     run(service_fn(async |event: LambdaEvent<SqsEvent>| {

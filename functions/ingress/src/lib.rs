@@ -182,9 +182,8 @@ where
     fn tell_refused(&self, arrival: &Arrival, refused: &Refused, took: Duration) {
         // Only the names of sources that exist: each value of a dimension is a metric, and strangers choose the others.
         let name = arrival.source.parse::<SourceName>().ok();
-        let source =
-            name.as_ref().filter(|_| !matches!(refused, Refused::NoSource | Refused::Source(_)));
-        let source = source.map(SourceName::as_str);
+        let known = name.as_ref().filter(|name| self.sources.is_known(name));
+        let source = known.map(SourceName::as_str);
         let step = Step {
             stage: "accept",
             source,

@@ -150,6 +150,11 @@ impl<'a, R: Registry, S: SourceSecrets> Sources<'a, R, S> {
         }
     }
 
+    /// Whether a source of this name is kept: strangers do not choose what is counted.
+    pub fn is_known(&self, name: &SourceName) -> bool {
+        self.kept().known.contains_key(name)
+    }
+
     fn is_due(&self, known: &Known, now: Timestamp) -> bool {
         let loaded = age(known.loaded_at, now);
         // Failed since, and not too old: wait a little before the next try.

@@ -120,10 +120,11 @@ impl World {
 
     /// One event, to a sandbox that has just started.
     async fn answer(&self, event: Value, second: i64) -> StatusCode {
-        self.ingress()
-            .receive(&arrival(event), format!("{second}-{}", self.rows().len()), at(second))
-            .await
-            .status()
+        let (ingress, arrival) = (self.ingress(), arrival(event));
+        let token = format!("{second}-{}", self.rows().len());
+        let work = ingress.receive(&arrival, token, at(second));
+        // Only a bug comes near this.
+        tokio::time::timeout(Duration::from_secs(20), work).await.unwrap().status()
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -478,7 +479,20 @@ async fn refusals_are_counted_by_source_only_where_there_is_one() {
     let unknown = with(event("github"), "/pathParameters/source", "nobody");
     check(unknown, ("webhooks_refused_total", "-", 1.0)).await;
     check(event("standard_webhooks"), ("webhooks_received_total", "sw", 1.0)).await;
-    check(event("get"), ("webhooks_refused_total", "-", 1.0)).await;
+    check(event("get"), ("webhooks_refused_total", "sw", 1.0)).await;
+}
+
+#[tokio::test]
+async fn while_the_registry_is_away_nothing_is_counted_by_a_name_that_a_stranger_chose() {
+    for fault in [Fault::Unavailable, Fault::Crash] {
+        let world = World { budget: Duration::from_millis(50), ..World::new() };
+        world.store.chaos.on("registry.source", When::Before, fault);
+        let ingress = world.ingress();
+        let unknown = with(event("github"), "/pathParameters/source", "nobody");
+        ingress.receive(&arrival(unknown), "t".to_owned(), at(0)).await;
+        let expected = ("webhooks_not_stored_total".to_owned(), "-".to_owned(), 1.0);
+        assert_eq!(counted(&ingress.metrics), [expected], "{fault:?}");
+    }
 }
 
 /// Name, source (or `-`) and value of what was counted.

@@ -16,10 +16,7 @@ use domain::{
 use flow::body::{self, Opened};
 use jiff::Timestamp;
 
-use crate::{
-    Worker,
-    handlers::{self, Event},
-};
+use crate::{Worker, handlers::Event};
 
 /// How an attempt ended.
 #[derive(Debug)]
@@ -130,7 +127,7 @@ where
             None => None,
         };
         let event = Event { row: &row.new, body: &body };
-        let plan = || handlers::plan(&source.handler, &event, current.as_ref());
+        let plan = || (self.plan)(&source.handler, &event, current.as_ref());
         // The panic hook has logged the place. What it said stays out of the row: it may quote the event.
         let Ok(plan) = catch_unwind(AssertUnwindSafe(plan)) else {
             return Ok(failed("handler_panicked", "the handler panicked; its place is in the log"));

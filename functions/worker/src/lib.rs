@@ -56,6 +56,8 @@ pub struct Worker<'a, I, S, R, B, Q, N> {
     pub limits: Limits,
     /// Largest payload of an outgoing event, in bytes.
     pub payload_max: usize,
+    /// What events mean: [`handlers::plan`], or a test's own.
+    pub plan: handlers::PlanFn,
     /// What is counted.
     pub metrics: &'a Metrics,
     /// The edge's clock. An attempt takes seconds, and what follows from its end is timed from its end.

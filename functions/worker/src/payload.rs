@@ -3,12 +3,11 @@
 use domain::{
     body::Sha256Hash,
     commit::Commit,
-    id::TenantId,
     message::InboundMessage,
     outbox::Payload,
     ports::{Bodies, Inbox, Queue, Registry, State, StoreError, Stored},
 };
-use flow::body;
+use flow::payload::{compress, name};
 use jiff::Timestamp;
 
 use crate::Worker;
@@ -25,11 +24,6 @@ const INLINE_MAX: usize = 16 * 1024;
 pub(crate) struct TooLarge {
     bytes: usize,
     most: usize,
-}
-
-/// The name of a payload in the bucket.
-pub(crate) fn name(tenant: &TenantId, sha256: &Sha256Hash) -> String {
-    format!("out/{tenant}/{sha256}")
 }
 
 impl<I, S, R, B, Q, N> Worker<'_, I, S, R, B, Q, N>
@@ -52,7 +46,7 @@ where
             if bytes.len() > INLINE_MAX {
                 let sha256 = Sha256Hash::of(bytes);
                 let compressed =
-                    body::compress(bytes).map_err(|error| StoreError::Refused(error.into()))?;
+                    compress(bytes).map_err(|error| StoreError::Refused(error.into()))?;
                 self.bodies.put(&name(&event.tenant, &sha256), compressed).await?;
                 event.payload = Payload::Bucket(sha256);
             }

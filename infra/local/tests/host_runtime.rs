@@ -1,18 +1,22 @@
 //! The Runtime API and the pool, with real processes.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "test code")]
 
 use std::{fs, time::Duration};
 
 use local::compute::function::{ANSWER_LIMIT, Cause, Failure, Outcome};
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
 use host_support::{Running, Wanted, eventually, running};
 
 mod host_support;
 
 async fn invoke(running: &Running, event: Value) -> Outcome {
-    running.pool.invoke(event.to_string().into()).await
+    let invoking = running.pool.invoke(event.to_string().into());
+    timeout(Duration::from_secs(20), invoking).await.expect("the call hangs")
 }
 
 async fn answer(running: &Running, event: Value) -> Value {

@@ -20,6 +20,9 @@ pub struct Event<'a> {
     pub body: &'a [u8],
 }
 
+/// What turns an event into a plan; see [`plan`].
+pub type PlanFn = fn(&Handler, &Event<'_>, Option<&Object>) -> Plan;
+
 /// Plans an event. `current` is its object, as it was just before; when the plan is committed it may have become newer.
 pub fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan {
     match (event.source(), event.event_type(), handler) {

@@ -6,15 +6,13 @@
 //!   everybody who waits hears why, and for a while nobody tries again: a broken binary neither hangs its callers nor spins.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
     fmt, io,
-    process::ExitStatus,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
-use serde::Serialize;
+use state::{Current, EndedBy, Entry, Invocation, Parked, State};
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     time::{Instant, timeout},
@@ -28,8 +26,14 @@ use super::{
     runtime_api::Runtime,
 };
 
-/// The first wait after a process that did not come up; it doubles up to the second.
-const INIT_BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+mod ending;
+mod seen;
+mod state;
+
+pub(crate) use ending::Ending;
+pub use seen::{Load, Seen};
+pub use state::Handed;
+pub(crate) use state::Order;
 
 /// How long killed processes get to be gone.
 const BURIAL: Duration = Duration::from_secs(2);
@@ -44,109 +48,6 @@ struct Inner {
     log: Arc<Log>,
     state: Mutex<State>,
     changed: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    queue: VecDeque<Invocation>,
-    parked: Vec<Parked>,
-    processes: BTreeMap<String, Entry>,
-    trouble: Option<Trouble>,
-    closed: bool,
-    begun: u64,
-}
-
-struct Invocation {
-    request: String,
-    event: Bytes,
-    answer: oneshot::Sender<Outcome>,
-}
-
-/// A process that waits for its next event.
-struct Parked {
-    process: String,
-    hand: oneshot::Sender<Handed>,
-    since: Instant,
-}
-
-struct Entry {
-    pid: Option<u32>,
-    ready: bool,
-    current: Option<Current>,
-    end: Option<EndedBy>,
-    said: Option<Failure>,
-    orders: mpsc::UnboundedSender<Order>,
-    tail: Arc<Tail>,
-}
-
-struct Current {
-    request: String,
-    answer: oneshot::Sender<Outcome>,
-    until: Instant,
-}
-
-/// Why the pool itself ended a process.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EndedBy {
-    Order,
-    InitTimeout,
-}
-
-struct Trouble {
-    failure: Failure,
-    wait: Duration,
-    until: Instant,
-}
-
-/// What a process gets to work on.
-#[derive(Debug)]
-pub struct Handed {
-    /// The id of the invocation.
-    pub request: String,
-    /// The event.
-    pub event: Bytes,
-    /// When it is killed, in epoch milliseconds.
-    pub deadline_ms: i64,
-}
-
-/// What the pool tells whoever attends a process.
-#[derive(Debug)]
-pub(crate) enum Order {
-    /// Ask [`Pool::overdue`] at this time; `None`: no more.
-    Until(Option<Instant>),
-    Kill,
-}
-
-/// How a process came to its end.
-#[derive(Debug)]
-pub(crate) enum Ending {
-    NotStarted(io::Error),
-    Exited(io::Result<ExitStatus>),
-}
-
-/// One line of `/_local/processes`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Seen {
-    /// The function's logical id.
-    pub function: String,
-    /// The process number.
-    pub pid: Option<u32>,
-    /// `starting`, `idle` or `busy`.
-    pub state: &'static str,
-    /// The invocation it works on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub request: Option<String>,
-}
-
-/// How much a pool has to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Load {
-    /// Invocations that wait for a process.
-    pub waiting: usize,
-    /// Invocations that a process works on.
-    pub running: usize,
-    /// Invocations ever, also those that are over.
-    pub begun: u64,
 }
 
 impl Pool {
@@ -207,12 +108,6 @@ impl Pool {
         let mut state = self.state();
         if state.closed {
             return Err(stopping());
-        }
-        let none_up = !state.processes.values().any(|entry| entry.ready);
-        if let Some(trouble) =
-            state.trouble.as_ref().filter(|trouble| none_up && Instant::now() < trouble.until)
-        {
-            return Err(trouble.failure.clone());
         }
         state.begun += 1;
         state.queue.push_back(invocation);
@@ -279,104 +174,6 @@ impl Pool {
     pub(crate) fn born(&self, process: &str, pid: u32) {
         if let Some(entry) = self.state().processes.get_mut(process) {
             entry.pid = Some(pid);
-        }
-    }
-
-    /// Whether the process has used up its time, and so has to be killed.
-    pub(crate) fn overdue(&self, process: &str) -> bool {
-        let mut state = self.state();
-        let Some(entry) = state.processes.get_mut(process) else { return true };
-        if !entry.ready {
-            entry.end = Some(EndedBy::InitTimeout);
-            return true;
-        }
-        let Some(current) = entry.current.take_if(|current| current.until <= Instant::now()) else {
-            return false;
-        };
-        let message = format!(
-            "RequestId: {} Error: Task timed out after {:.2} seconds",
-            current.request,
-            self.0.spec.timeout.as_secs_f64()
-        );
-        entry.end = Some(EndedBy::Order);
-        self.0.log.line(format!("{{\"host\":\"killed: {message}\"}}").as_bytes());
-        current.end(Outcome::Failed(Failure::new(Cause::TimedOut, "Sandbox.Timedout", message)));
-        true
-    }
-
-    pub(crate) fn ended(&self, process: &str, ending: &Ending) {
-        let mut state = self.state();
-        state.parked.retain(|parked| parked.process != process);
-        let Some(entry) = state.processes.remove(process) else { return };
-        let how = match ending {
-            Ending::NotStarted(error) => format!("could not be started: {error}"),
-            Ending::Exited(Ok(status)) => format!("exited with error: {status}"),
-            Ending::Exited(Err(error)) => format!("was lost: {error}"),
-        };
-        if let Some(current) = entry.current {
-            let message = format!(
-                "RequestId: {} Error: Runtime {how}{}",
-                current.request,
-                self.last_lines(&entry.tail)
-            );
-            current.end(Outcome::Failed(Failure::new(Cause::Died, "Runtime.ExitError", message)));
-        } else if !entry.ready && entry.end != Some(EndedBy::Order) && !state.closed {
-            let failure = self.why_not_up(&how, entry.said, entry.end, &entry.tail);
-            self.trouble(&mut state, &failure);
-        }
-        self.dispatch(&mut state);
-        self.0.changed.notify_waiters();
-    }
-
-    fn why_not_up(
-        &self,
-        how: &str,
-        said: Option<Failure>,
-        end: Option<EndedBy>,
-        tail: &Tail,
-    ) -> Failure {
-        let Spec { logical_id, init_timeout, .. } = &self.0.spec;
-        let lines = self.last_lines(tail);
-        match (said, end) {
-            (Some(said), _) => Failure {
-                message: format!("{logical_id} cannot start: {}{lines}", said.message),
-                ..said
-            },
-            (None, Some(EndedBy::InitTimeout)) => {
-                let message = format!(
-                    "{logical_id} did not ask for its first event within {} s{lines}",
-                    init_timeout.as_secs_f32()
-                );
-                Failure::new(Cause::Init, "Sandbox.InitTimedout", message)
-            }
-            (None, _) => {
-                let message =
-                    format!("{logical_id} {how}, before it asked for its first event{lines}");
-                Failure::new(Cause::Init, "Runtime.ExitError", message)
-            }
-        }
-    }
-
-    fn last_lines(&self, tail: &Tail) -> String {
-        match tail.text() {
-            text if text.is_empty() => {
-                format!("\nit wrote nothing to its log ({})", self.0.spec.log.display())
-            }
-            text => format!("\nlast lines of its log ({}):\n{text}", self.0.spec.log.display()),
-        }
-    }
-
-    /// Tells everybody who waits, unless another process is up and will come round to them.
-    fn trouble(&self, state: &mut State, failure: &Failure) {
-        tracing::error!(function = self.0.spec.logical_id, "{failure}");
-        let wait = state
-            .trouble
-            .as_ref()
-            .map_or(INIT_BACKOFF.0, |last| (last.wait * 2).min(INIT_BACKOFF.1));
-        state.trouble =
-            Some(Trouble { failure: failure.clone(), wait, until: Instant::now() + wait });
-        if !state.processes.values().any(|entry| entry.ready) {
-            state.refuse_waiting(failure);
         }
     }
 
@@ -513,57 +310,8 @@ impl Pool {
         let _ = timeout(limit, wait).await;
     }
 
-    /// The processes alive.
-    #[must_use]
-    pub fn processes(&self) -> Vec<Seen> {
-        let seen = |entry: &Entry| Seen {
-            function: self.0.spec.logical_id.clone(),
-            pid: entry.pid,
-            state: match (&entry.current, entry.ready) {
-                (Some(_), _) => "busy",
-                (None, true) => "idle",
-                (None, false) => "starting",
-            },
-            request: entry.current.as_ref().map(|current| current.request.clone()),
-        };
-        self.state().processes.values().map(seen).collect()
-    }
-
-    /// How much there is to do.
-    #[must_use]
-    pub fn load(&self) -> Load {
-        let state = self.state();
-        Load {
-            waiting: state.queue.len(),
-            running: state.processes.values().filter(|entry| entry.current.is_some()).count(),
-            begun: state.begun,
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn refuse_waiting(&mut self, failure: &Failure) {
-        for invocation in self.queue.drain(..) {
-            let _ = invocation.answer.send(Outcome::Failed(failure.clone()));
-        }
-    }
-}
-
-impl Entry {
-    fn order(&self, order: Order) {
-        // Nobody listens once the process is gone; then there is nothing to do either.
-        let _ = self.orders.send(order);
-    }
-}
-
-impl Current {
-    fn end(self, outcome: Outcome) {
-        // A gateway may have given up long ago.
-        let _ = self.answer.send(outcome);
     }
 }
 

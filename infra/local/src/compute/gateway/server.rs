@@ -24,7 +24,7 @@ use super::{
 };
 use crate::compute::{
     clock,
-    function::{EVENT_LIMIT, Outcome},
+    function::{Cause, EVENT_LIMIT, Outcome},
     pool::Pool,
     process::random_id,
     token::Token,
@@ -95,7 +95,10 @@ impl Gateway {
                 Refusal::Failed
             }),
             Outcome::Failed(failure) => {
-                tracing::warn!(function = pool.spec().logical_id, "{failure}");
+                // The pool has shown already why a function cannot start.
+                if failure.cause != Cause::Init {
+                    tracing::warn!(function = pool.spec().logical_id, "{failure}");
+                }
                 Err(Refusal::Failed)
             }
         }
