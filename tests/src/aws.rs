@@ -127,12 +127,14 @@ impl Aws {
     /// There is no such queue.
     pub async fn redrive(&self, dead_letters: &str, queue: &str) -> Result<()> {
         let (from, to) = (self.queue(dead_letters).await?, self.queue(queue).await?);
-        let some = json!({ "QueueUrl": from, "MaxNumberOfMessages": 10, "AttributeNames": ["All"] });
+        let some =
+            json!({ "QueueUrl": from, "MaxNumberOfMessages": 10, "AttributeNames": ["All"] });
         let found = self.sqs("ReceiveMessage", &some).await?;
         for message in found.get("Messages").and_then(Value::as_array).into_iter().flatten() {
             let text = |name: &str| message.get(name).and_then(Value::as_str).context("a text");
             let group = message.pointer("/Attributes/MessageGroupId").cloned().unwrap_or_default();
-            let again = json!({ "QueueUrl": to, "MessageBody": text("Body")?, "MessageGroupId": group });
+            let again =
+                json!({ "QueueUrl": to, "MessageBody": text("Body")?, "MessageGroupId": group });
             self.sqs("SendMessage", &again).await?;
             let done = json!({ "QueueUrl": from, "ReceiptHandle": text("ReceiptHandle")? });
             self.sqs("DeleteMessage", &done).await?;
