@@ -364,11 +364,15 @@ async fn an_endpoint_that_says_gone_gets_nothing_more_and_loses_nothing() -> Res
     })
     .await?;
     host.control()?.run("SweeperFunction").await?;
-    host.control()?.idle().await?;
-    assert_eq!(subscriber.count(), 1);
-    for id in [first, second] {
-        api.outgoing("gone", &id).await?.ensure_all("pending")?;
+    for id in [&first, &second] {
+        api.outgoing("gone", id).await?.ensure_all("pending")?;
     }
+    // Nobody enabled it while they were held: they end, and say why.
+    for id in [&first, &second] {
+        let story = api.until_outgoing("gone", id, "dead").await?;
+        assert!(story.0.to_string().contains("held_expired"), "{}", story.0);
+    }
+    assert_eq!(subscriber.count(), 1);
     Ok(())
 }
 
