@@ -245,7 +245,7 @@ async fn functions_call_what_their_roles_allow_and_their_roles_allow_what_they_c
     assert!(unreviewed.is_empty(), "rights that nothing uses:\n{}", unreviewed.join("\n"));
     let outdated: Vec<_> = UNUSED
         .iter()
-        .filter(|(of, what, on)| {
+        .filter(|(of, what, on, _)| {
             !idle.iter().any(|(b, a, r)| of == b && what == a && r.ends_with(on))
         })
         .collect();
