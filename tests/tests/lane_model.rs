@@ -11,6 +11,8 @@
 //! A model that cannot find a mistake proves nothing: with a release that ignores the count of wakes, and with a repair
 //! that forgets to put the right pointer, the same search must strand a delivery.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
+
 mod lane_model {
     pub(crate) mod explore;
     pub(crate) mod store;

@@ -23,12 +23,12 @@ use domain::{
 use jiff::Timestamp;
 use runtime::{batch, telemetry::Metrics};
 
-pub use self::config::Config;
 use self::{
     attempt::HttpsSender,
-    drain::{Drain, Edge, Ended, Rules},
-    transport::{client::Dialler, resolve::Resolve},
+    drain::{Drain, Ended, Rules},
+    transport::resolve::Resolve,
 };
+pub use self::{config::Config, drain::Edge, transport::client::Dialler};
 
 /// Between the end of the last attempt and the end of the invocation: for writing down how it ended.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -51,10 +51,6 @@ pub struct Deliverer<L, O, R, K, B, Q, N> {
     pub dialler: Dialler<N>,
     /// The rules of draining.
     pub rules: Rules,
-    /// How long a pass over one lane begins new attempts.
-    pub pass: Duration,
-    /// Lanes that are drained at once.
-    pub width: usize,
     /// What is counted.
     pub metrics: Metrics,
     /// Time and chance.
@@ -90,7 +86,7 @@ where
     N: Resolve,
 {
     /// Drains the lanes that a batch of wake messages names. `request` is new for each invocation, which ends at
-    /// `deadline`.
+    /// `ends`, in milliseconds since the epoch.
     ///
     /// # Errors
     /// If a message has no id, so that it could not be told from the others.
@@ -98,14 +94,16 @@ where
         &self,
         batch: SqsEvent,
         request: &str,
-        deadline: Timestamp,
+        ends: u64,
     ) -> Result<SqsBatchResponse, batch::NoMessageId> {
+        let ends = i64::try_from(ends).ok().and_then(|ends| Timestamp::from_millisecond(ends).ok());
+        let deadline = ends.unwrap_or(Timestamp::MAX);
         let drain = |message: aws_lambda_events::sqs::SqsMessage| async move {
             let id = message.message_id.unwrap_or_default();
             let text = message.body.unwrap_or_default();
             self.wake(&text, &format!("{request}/{id}"), deadline).await.map(drop)
         };
-        let answer = batch::each(batch, self.width, drain).await;
+        let answer = batch::each(batch, self.rules.lanes, drain).await;
         self.metrics.flush((self.edge.now)());
         answer
     }
@@ -162,7 +160,7 @@ where
     /// The end of a pass: early enough that an attempt begun at the last moment can end.
     fn until(&self, now: Timestamp, deadline: Timestamp) -> Timestamp {
         let last = deadline.saturating_sub(self.dialler.bounds().attempt + MARGIN);
-        let pass = now.saturating_add(self.pass).unwrap_or(Timestamp::MAX);
+        let pass = now.saturating_add(self.rules.pass).unwrap_or(Timestamp::MAX);
         last.map_or(pass, |last| pass.min(last))
     }
 }

@@ -1,5 +1,7 @@
 //! Attempts against receivers that behave badly. Each attempt ends, in bounded time and memory, with a word for why.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
 mod receiver;
 
 use std::{
@@ -80,11 +82,8 @@ async fn an_ordinary_answer_is_read() {
     let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 5\r\nretry-after: 7\r\n\r\nhello";
     let port = answering(&authority, answer).await;
     let answered = attempt(&client(&authority), &port.url()).await.unwrap();
-    let expected = Answered {
-        status: 202,
-        retry_after: Some("7".to_owned()),
-        excerpt: "hello".to_owned(),
-    };
+    let expected =
+        Answered { status: 202, retry_after: Some("7".to_owned()), excerpt: "hello".to_owned() };
     assert_eq!(answered, expected);
 }
 
@@ -207,7 +206,8 @@ async fn a_head_of_too_many_headers_is_a_bad_answer() {
 /// DLV-huge-response
 #[tokio::test]
 async fn a_flood_of_interim_answers_runs_into_the_deadline() {
-    for interim in [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"HTTP/1.1 103 Early Hints\r\na: b\r\n\r\n"]
+    for interim in
+        [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"HTTP/1.1 103 Early Hints\r\na: b\r\n\r\n"]
     {
         let authority = Authority::new();
         let port = receive(authority.good_receiver(), move |mut stream| async move {

@@ -1,5 +1,7 @@
 //! Batches of the stream, as Lambda hands them over, good and bad.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
 use std::time::Duration;
 
 use domain::{
@@ -145,7 +147,8 @@ async fn a_record_that_cannot_be_read_costs_itself_only() {
     poison.push(nameless);
     let relay = relay(&[endpoint("acme", 1)], &events);
     let good = events.iter().zip(20..).map(|(event, sequence)| record(sequence, event));
-    let records: Vec<_> = poison.into_iter().zip(good).flat_map(|(bad, good)| [bad, good]).collect();
+    let records: Vec<_> =
+        poison.into_iter().zip(good).flat_map(|(bad, good)| [bad, good]).collect();
     assert_eq!(failed(&relay, &batch(&records)).await, Vec::<String>::new());
     assert_eq!(relayed(&relay), 10);
     let lines = relay.metrics.lines(at(110));

@@ -19,7 +19,8 @@ use domain::{
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{
-        Backlog, Deliveries, Fanout, Lanes, Outbox, Published, Queue, Registry, SealedSecret, Stored,
+        Backlog, Deliveries, Fanout, Lanes, Outbox, Published, Queue, Registry, SealedSecret,
+        Stored,
     },
     source::Source,
 };
@@ -366,12 +367,7 @@ impl Outbox for Door {
         Ok(())
     }
 
-    async fn unrelayed(
-        &self,
-        _: u16,
-        _: Timestamp,
-        _: usize,
-    ) -> Stored<Vec<(TenantId, EventId)>> {
+    async fn unrelayed(&self, _: u16, _: Timestamp, _: usize) -> Stored<Vec<(TenantId, EventId)>> {
         unreachable!("the sweeper is part of the healing")
     }
 
