@@ -1,3 +1,40 @@
-//! Wires [`sweeper`].
+//! Wires the sweeper to its schedule.
+use aws_sdk_dynamodb::Client;
+use dynamo::{DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
+use flow::fanout::EndpointCache;
+use jiff::Timestamp;
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use runtime::{
+    SqsQueue,
+    aws::{Aws, Pace, Service},
+    telemetry::{self, Metrics},
+};
+use sweeper::{Sweeper, config::Config};
 
-fn main() {}
+#[tokio::main]
+#[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
+async fn main() -> Result<(), Error> {
+    let c = Config::from_env()?;
+    telemetry::init(&c.base);
+    let aws = Aws::new(&c.aws, Pace::BACKGROUND);
+    let client = Client::new(&aws.config(Service::DynamoDb));
+    let rules = c.rules;
+    let inbox = &InboxTable::new(client.clone(), c.inbox_table, rules.pending_shards);
+    let state = &StateTable { client: client.clone(), table: c.state_table, commits: None };
+    let outbox = OutboxTable::new(client.clone(), c.outbox_table, rules.outbox_shards);
+    let outbox = &OutboxTable { retention: c.outbox_retention, ..outbox };
+    let lanes = &DeliveriesTable::new(client.clone(), c.deliveries_table, rules.wake_shards);
+    let registry = &RegistryTable { client, table: c.registry_table };
+    let (inbound, wake) = (c.inbound_queue_url, c.wake_queue_url);
+    let (inbound, wake) = (&SqsQueue::new(aws.sqs(), inbound), &SqsQueue::new(aws.sqs(), wake));
+    let (cache, metrics) = (&EndpointCache::default(), &Metrics::new(&c.base.env_name));
+    let now = Timestamp::now;
+    #[rustfmt::skip]
+    let sweeper = &Sweeper { inbox, state, outbox, lanes, registry, inbound, wake, cache, rules, metrics, now };
+    let handle = |event: LambdaEvent<serde_json::Value>| async move {
+        let swept = sweeper.sweep(&event.context.request_id).await;
+        metrics.flush(now());
+        swept.map(|_| ()).map_err(Error::from)
+    };
+    run(service_fn(handle)).await
+}

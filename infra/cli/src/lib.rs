@@ -27,7 +27,13 @@ use jiff::Timestamp;
 
 use crate::{complaint::Complaint, deployment::Deployment};
 
-/// Receives and sends webhooks you can rely on. This is the tool of its operators and developers.
+/// Receives and sends webhooks you can rely on: the tool of its operators and developers
+///
+/// Commands that ask a deployment mean the local host of this project, or the one on AWS that --api or POSTERN_API names;
+/// calls to AWS are signed with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Commands that change
+/// something say on the error stream which deployment they act on.
+///
+/// Exit codes: 0 done; 1 the answer is no; 2 the question could not be answered.
 #[derive(Debug, Parser)]
 #[command(name = "postern", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -62,30 +68,47 @@ pub fn run(cli: &Cli, now: Timestamp, out: &mut dyn Write, err: &mut dyn Write) 
         // a reader that closed the pipe, such as `head`, has seen enough
         return result.unwrap_or(ExitCode::from(2));
     }
-    match over_http(cli, out) {
+    match over_http(cli, now, out, err) {
         Ok(code) => code,
         Err(complaint) => {
             let _ = writeln!(err, "{complaint}");
-            ExitCode::from(2)
+            if complaint.is_no { ExitCode::FAILURE } else { ExitCode::from(2) }
         }
     }
 }
 
-fn over_http(cli: &Cli, out: &mut dyn Write) -> Result<ExitCode, Complaint> {
+fn over_http(
+    cli: &Cli,
+    now: Timestamp,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<ExitCode, Complaint> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Complaint::new("no connection can be made", error.to_string(), "close other programs")
     })?;
     let (deployment, json) = (&cli.deployment, cli.json);
+    let mut client = |changes: bool| {
+        let target = deployment.target(now)?;
+        if changes {
+            // Who reads no errors has decided so.
+            let _ = writeln!(err, "on {}", target.name);
+        }
+        Ok(target.client)
+    };
     runtime.block_on(async {
         match &cli.command {
-            Command::Dev(args) => return dev::run(args, &deployment.state, out).await,
-            Command::Send(args) => send::run(args, deployment, out).await?,
-            Command::Sources(args) => sources::run(args, &deployment.client()?, json, out).await?,
-            Command::Endpoints(args) => {
-                endpoints::run(args, &deployment.client()?, json, out).await?;
+            Command::Dev(args) => return dev::run(args, deployment, out).await,
+            Command::Send(args) => send::run(args, deployment, json, out).await?,
+            Command::Sources(args) => {
+                sources::run(args, &client(args.changes())?, json, out).await?;
             }
-            Command::Events(args) => events::run(args, &deployment.client()?, json, out).await?,
+            Command::Endpoints(args) => {
+                endpoints::run(args, &client(args.changes())?, json, out).await?;
+            }
+            Command::Events(args) => {
+                events::run(args, &client(args.changes())?, json, out).await?;
+            }
             Command::Verify(_) => {}
         }
         Ok(ExitCode::SUCCESS)

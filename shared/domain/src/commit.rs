@@ -7,15 +7,18 @@ use jiff::Timestamp;
 
 use crate::{
     body::Sha256Hash,
-    event::Version,
+    event::{Object, ObjectRef, Version},
     id::EventId,
     inbox::{Applied, ChangeResult, Claim},
     outbox::OutboxEvent,
     plan::{BadPlan, Change, Guard, check},
 };
 
-/// Most times that a commit is narrowed and tried again within one attempt.
+/// Most times that one attempt asks the store to carry a commit out, narrowed or as it was.
 pub const MAX_ROUNDS: u32 = 3;
+
+/// What an attempt waits for when another transaction held an item in every round.
+pub const HELD: &str = "another transaction holds one of the items";
 
 /// Proof of an object's lease, checked inside the transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,11 +101,13 @@ pub enum Next {
     Done(Vec<ChangeResult>),
     /// The row was finished, parked or re-armed by somebody else.
     Moved,
+    /// Nothing was decided, and soon may be: another transaction holds one of the items for a moment.
+    Again(Commit),
     /// Nothing was decided: try the attempt again later. Does not count as an attempt.
     Later(&'static str),
     /// The lease is lost: whatever was planned under it may be old. Try again later.
     LeaseLost,
-    /// Commit this instead: what is old has been dropped.
+    /// Commit this instead: what is old has been dropped. It may be [empty](Commit::is_empty).
     Narrowed(Commit),
     /// Never.
     Invalid,
@@ -139,6 +144,36 @@ impl Commit {
         };
         let changes = changes.into_iter().map(stage).collect();
         Ok(Self { claim, now, expires_at, changes, lease, results: Vec::new() })
+    }
+
+    /// The same commit, whose outgoing events carry the trace of their cause.
+    #[must_use]
+    pub fn traced(mut self, traceparent: Option<&str>) -> Self {
+        for event in self.changes.iter_mut().flat_map(|change| &mut change.events) {
+            event.traceparent = traceparent.map(str::to_owned);
+        }
+        self
+    }
+
+    /// The same commit without the changes that an object's state, read before, outranks already. That state can only
+    /// have become newer, so a transaction with them is bound to be refused, and a refused transaction costs as much
+    /// as one that is carried out.
+    #[must_use]
+    pub fn without_stale(self, read: &ObjectRef, current: &Object) -> Self {
+        let old = (&current.version, current.tie.as_str());
+        let is_stale = |action: &Action<'_>| match action {
+            Action::Guard(Guard::Newer { object, version, fields, deleted }) => {
+                object == read && !is_newer((version, &tie_of(fields, *deleted)), Some(old))
+            }
+            _ => false,
+        };
+        let failed: Vec<bool> = self.actions().iter().map(is_stale).collect();
+        self.without_failed(&failed)
+    }
+
+    /// Whether nothing is left to be made true but the end of the row.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
     }
 
     /// The actions, in the order in which they are written and their reasons are read.
@@ -180,11 +215,11 @@ impl Commit {
         if reasons.contains(&Reason::Invalid) {
             return Next::Invalid;
         }
-        if reasons.contains(&Reason::Conflict) {
-            return Next::Later("another transaction holds one of the items");
-        }
         if reasons.contains(&Reason::Transient) {
             return Next::Later("the store is busy");
+        }
+        if reasons.contains(&Reason::Conflict) {
+            return Next::Again(self);
         }
         let failed: Vec<bool> = reasons.iter().map(|r| *r == Reason::ConditionFailed).collect();
         let lease_lost = actions
@@ -245,4 +280,377 @@ pub fn is_newer(new: (&Version, &str), old: Option<(&Version, &str)>) -> bool {
 /// The tie-breaker of a content.
 pub fn tie_of(fields: &serde_json::Value, deleted: bool) -> String {
     Sha256Hash::of(format!("{deleted}{fields}").as_bytes()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{id::InboxKey, plan::Emit};
+
+    fn claim() -> Claim {
+        Claim { key: InboxKey::new("stripe".parse().unwrap(), "evt_1").unwrap(), cycle: 0 }
+    }
+
+    fn object(id: &str) -> ObjectRef {
+        ObjectRef { kind: "invoice".to_owned(), id: id.to_owned() }
+    }
+
+    fn newer(id: &str, version: u64) -> Change {
+        Change::newer(object(id), Version::Number(version), json!({ "v": version }))
+    }
+
+    fn once(key: &str) -> Change {
+        Change::once(key.parse().unwrap())
+    }
+
+    fn emit(name: &str) -> Emit {
+        Emit {
+            tenant: "demo".parse().unwrap(),
+            event_type: "invoice.paid".to_owned(),
+            schema_version: 1,
+            aggregate_id: "in_1".to_owned(),
+            aggregate_version: None,
+            name: name.to_owned(),
+            payload: b"{}".to_vec(),
+        }
+    }
+
+    fn lease() -> LeaseProof {
+        LeaseProof { what: "invoice in_1".to_owned(), owner: "me".to_owned(), fence: 1 }
+    }
+
+    fn staged(changes: Vec<Change>, lease: Option<LeaseProof>) -> Commit {
+        let at = Timestamp::from_second(1_700_000_000).unwrap();
+        Commit::stage(claim(), at, at, at, changes, lease).unwrap()
+    }
+
+    /// An object with an event, a taken operation with an event, and an event of its own.
+    fn mixed() -> Commit {
+        staged(
+            vec![
+                newer("in_1", 2).then_emit(emit("a")),
+                once("credit in_1").then_emit(emit("b")),
+                Change::emit(emit("c")),
+            ],
+            Some(lease()),
+        )
+    }
+
+    /// What a commit would still make true, in short.
+    fn content(commit: &Commit) -> Vec<String> {
+        commit
+            .actions()
+            .iter()
+            .map(|action| match action {
+                Action::Finish => "finish".to_owned(),
+                Action::Guard(guard) => guard.what().unwrap_or_default(),
+                Action::Lease(lease) => format!("lease {}", lease.fence),
+                Action::Emit(event) => format!("event {}", event.id),
+            })
+            .collect()
+    }
+
+    fn ids(commit: &Commit) -> Vec<String> {
+        let events = commit.changes.iter().flat_map(|change| &change.events);
+        events.map(|event| event.id.to_string()).collect()
+    }
+
+    use super::Reason::{ConditionFailed as Failed, Conflict, Invalid, None as Fine, Transient};
+
+    #[track_caller]
+    fn means(reasons: [Reason; 7], expected: &str) {
+        let next = match mixed().after(&Answer::Refused(reasons.to_vec())) {
+            Next::Done(_) => "done",
+            Next::Moved => "moved",
+            Next::Again(same) => {
+                assert_eq!(same, mixed());
+                "again"
+            }
+            Next::Later(_) => "later",
+            Next::LeaseLost => "lease lost",
+            Next::Narrowed(_) => "narrowed",
+            Next::Invalid => "invalid",
+        };
+        assert_eq!(next, expected, "{reasons:?}");
+    }
+
+    #[test]
+    fn the_actions_stand_in_the_order_in_which_their_reasons_are_read() {
+        let commit = mixed();
+        let [a, b, c] = <[String; 3]>::try_from(ids(&commit)).unwrap();
+        assert_eq!(
+            content(&commit),
+            [
+                "finish".to_owned(),
+                "object invoice in_1".to_owned(),
+                "operation credit in_1".to_owned(),
+                "lease 1".to_owned(),
+                format!("event {a}"),
+                format!("event {b}"),
+                format!("event {c}"),
+            ]
+        );
+    }
+
+    /// C4, C31
+    #[test]
+    fn the_reasons_are_read_in_the_order_of_what_outranks_what() {
+        // A row that is finished outranks everything.
+        means([Failed, Conflict, Invalid, Failed, Failed, Transient, Fine], "moved");
+        means([Fine, Invalid, Conflict, Fine, Fine, Fine, Fine], "invalid");
+        means([Fine, Failed, Conflict, Transient, Fine, Fine, Fine], "later");
+        // Beside a conflict `None` means unknown, and a failed guard or a lost lease means nothing yet.
+        means([Fine, Failed, Fine, Failed, Fine, Conflict, Failed], "again");
+        means([Conflict, Failed, Fine, Fine, Fine, Fine, Fine], "again");
+        means([Fine, Failed, Fine, Failed, Fine, Fine, Failed], "lease lost");
+        means([Fine, Failed, Fine, Fine, Fine, Fine, Fine], "narrowed");
+        means([Fine, Fine, Fine, Fine, Fine, Fine, Failed], "narrowed");
+        means([Fine; 7], "later");
+    }
+
+    #[test]
+    fn a_refusal_of_another_shape_decides_nothing() {
+        for reasons in [vec![], vec![Failed; 6], vec![Fine; 8]] {
+            assert!(matches!(mixed().after(&Answer::Refused(reasons)), Next::Later(_)));
+        }
+    }
+
+    #[track_caller]
+    fn narrows(reasons: [Reason; 7], kept: &[&str], results: &[(&str, Applied)]) {
+        let whole = mixed();
+        let ids = ids(&whole);
+        let named = |what: &str| match what {
+            "a" => format!("event {}", ids[0]),
+            "b" => format!("event {}", ids[1]),
+            "c" => format!("event {}", ids[2]),
+            other => other.to_owned(),
+        };
+        let Next::Narrowed(commit) = whole.clone().after(&Answer::Refused(reasons.to_vec())) else {
+            panic!("not narrowed: {reasons:?}");
+        };
+        let kept: Vec<String> = kept.iter().map(|what| named(what)).collect();
+        assert_eq!(content(&commit), kept);
+        let results: Vec<ChangeResult> = results
+            .iter()
+            .map(|(what, result)| ChangeResult { what: named(what), result: *result })
+            .collect();
+        assert_eq!(commit.results, results);
+        assert_eq!(commit.is_empty(), !commit.actions().iter().any(is_change));
+    }
+
+    fn is_change(action: &Action<'_>) -> bool {
+        matches!(action, Action::Guard(_) | Action::Emit(_))
+    }
+
+    /// ORD-stale-overwrites-new, C22
+    #[test]
+    fn what_is_old_is_dropped_with_what_follows_from_it_and_the_rest_stays() {
+        let (invoice, credit, lease) = ("object invoice in_1", "operation credit in_1", "lease 1");
+        narrows(
+            [Fine, Failed, Fine, Fine, Fine, Fine, Fine],
+            &["finish", credit, lease, "b", "c"],
+            &[(invoice, Applied::Stale)],
+        );
+        narrows(
+            [Fine, Fine, Failed, Fine, Fine, Fine, Fine],
+            &["finish", invoice, lease, "a", "c"],
+            &[(credit, Applied::DuplicateEffect)],
+        );
+        narrows(
+            [Fine, Fine, Fine, Fine, Failed, Fine, Failed],
+            &["finish", invoice, credit, lease, "b"],
+            &[("a", Applied::AlreadyEmitted), ("c", Applied::AlreadyEmitted)],
+        );
+        // An event that exists, of a change that does not happen, is not told apart from it.
+        narrows(
+            [Fine, Failed, Failed, Fine, Failed, Fine, Failed],
+            &["finish", lease],
+            &[
+                (invoice, Applied::Stale),
+                (credit, Applied::DuplicateEffect),
+                ("c", Applied::AlreadyEmitted),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_state_that_was_read_before_saves_the_transaction_it_would_refuse() {
+        let current = |version, fields: &Value| Object {
+            version: Version::Number(version),
+            tie: tie_of(fields, false),
+            fields: fields.clone(),
+            deleted: false,
+            updated_at: Timestamp::UNIX_EPOCH,
+        };
+        let stage = || staged(vec![newer("in_1", 5).then_emit(emit("a")), newer("in_2", 1)], None);
+        let kept =
+            |current: &Object| content(&stage().without_stale(&object("in_1"), current)).len();
+        assert_eq!(kept(&current(4, &json!({ "v": 4 }))), 4);
+        assert_eq!(kept(&current(6, &json!({ "v": 6 }))), 2);
+        // The same version: the same content is nothing new, and of two contents one wins in every order.
+        assert_eq!(kept(&current(5, &json!({ "v": 5 }))), 2);
+        let other = json!({ "v": 5, "other": true });
+        let wins = tie_of(&json!({ "v": 5 }), false) > tie_of(&other, false);
+        assert_eq!(kept(&current(5, &other)), if wins { 4 } else { 2 });
+    }
+
+    /// ORD-same-second
+    #[test]
+    fn two_contents_of_one_version_end_alike_in_both_orders() {
+        let (a, b) = (json!({ "status": "active" }), json!({ "status": "cancelled" }));
+        let (a, b) = (tie_of(&a, false), tie_of(&b, false));
+        let version = Version::Number(1_760_000_000);
+        let newer = |new: &str, old: &str| is_newer((&version, new), Some((&version, old)));
+        assert_ne!(newer(&a, &b), newer(&b, &a));
+        assert!(!newer(&a, &a));
+        assert!(is_newer((&version, &a), None));
+    }
+
+    /// E4: the same thing has the same id for ever, wherever it stands in the plan.
+    #[test]
+    fn an_outgoing_event_keeps_its_id_when_the_plan_is_reordered() {
+        let one = staged(vec![Change::emit(emit("a")), Change::emit(emit("b"))], None);
+        let other = staged(vec![once("x").then_emit(emit("b")), Change::emit(emit("a"))], None);
+        let set = |commit: &Commit| ids(commit).into_iter().collect::<BTreeSet<_>>();
+        assert_eq!(set(&one), set(&other));
+        assert_eq!(set(&one).len(), 2);
+    }
+
+    #[test]
+    fn outgoing_events_carry_the_trace_of_their_cause() {
+        let traced = mixed().traced(Some("00-a-b-01"));
+        let mut events = traced.changes.iter().flat_map(|change| &change.events);
+        assert!(events.all(|event| event.traceparent.as_deref() == Some("00-a-b-01")));
+    }
+
+    /// A store of which only the conditions matter.
+    #[derive(Clone, Debug, Default)]
+    struct Model {
+        objects: BTreeMap<ObjectRef, u64>,
+        operations: BTreeSet<String>,
+        events: BTreeSet<EventId>,
+    }
+
+    impl Model {
+        fn holds(&self, action: &Action<'_>) -> bool {
+            match action {
+                Action::Guard(Guard::Newer { object, version, .. }) => {
+                    let Version::Number(new) = version else { return false };
+                    self.objects.get(object).is_none_or(|old| new > old)
+                }
+                Action::Guard(Guard::Once(key)) => !self.operations.contains(key.as_str()),
+                Action::Emit(event) => !self.events.contains(&event.id),
+                Action::Finish | Action::Lease(_) | Action::Guard(Guard::Free) => true,
+            }
+        }
+
+        fn answer(&self, commit: &Commit) -> Answer {
+            let actions = commit.actions();
+            if actions.iter().all(|action| self.holds(action)) {
+                return Answer::Applied;
+            }
+            let reason = |action| if self.holds(action) { Fine } else { Failed };
+            Answer::Refused(actions.iter().map(reason).collect())
+        }
+    }
+
+    fn changes() -> impl Strategy<Value = Vec<Change>> {
+        // Guard by number: 0 to 2 objects, 3 to 5 operations, 6 none; and how many events follow.
+        prop::collection::btree_map(0_usize..7, 0_usize..3, 1..6).prop_map(|chosen| {
+            chosen
+                .into_iter()
+                .map(|(guard, events)| {
+                    let change = match guard {
+                        0..=2 => newer(&format!("in_{guard}"), 5),
+                        3..=5 => once(&format!("op_{guard}")),
+                        _ => Change::emit(emit("free")),
+                    };
+                    (0..events)
+                        .fold(change, |change, n| change.then_emit(emit(&format!("{guard}-{n}"))))
+                })
+                .collect()
+        })
+    }
+
+    proptest! {
+        /// C5, D17: narrowing against a store that stands still takes one round, never commits a change whose guard
+        /// failed, never loses one whose guard holds, and tells each once.
+        #[test]
+        fn narrowing_keeps_exactly_what_is_still_to_be_done(
+            changes in changes(),
+            versions in prop::array::uniform3(0_u64..10),
+            taken in prop::array::uniform3(any::<bool>()),
+            written in prop::collection::vec(any::<bool>(), 20),
+            held in any::<bool>(),
+        ) {
+            let whole = staged(changes, held.then(lease));
+            let events = whole.changes.iter().flat_map(|change| &change.events).map(|event| event.id);
+            let model = Model {
+                objects: (0..).zip(versions).map(|(n, version)| (object(&format!("in_{n}")), version)).collect(),
+                operations: (3..).zip(taken).filter(|(_, taken)| *taken).map(|(n, _)| format!("op_{n}")).collect(),
+                events: events.zip(&written).filter(|(_, written)| **written).map(|(id, _)| id).collect(),
+            };
+            let last = match whole.clone().after(&model.answer(&whole)) {
+                Next::Done(results) => {
+                    prop_assert_eq!(results, whole.results_if_applied());
+                    whole.clone()
+                }
+                Next::Narrowed(narrower) => narrower,
+                other => return Err(TestCaseError::fail(format!("{other:?}"))),
+            };
+            prop_assert_eq!(model.answer(&last), Answer::Applied);
+            prop_assert_eq!(&last.lease, &whole.lease);
+
+            let kept = content(&last);
+            for change in &whole.changes {
+                let guard = Action::Guard(&change.guard);
+                let holds = model.holds(&guard);
+                if let Some(what) = change.guard.what() {
+                    prop_assert_eq!(kept.contains(&what), holds);
+                }
+                for event in &change.events {
+                    let owed = holds && model.holds(&Action::Emit(event));
+                    prop_assert_eq!(kept.contains(&format!("event {}", event.id)), owed);
+                }
+            }
+
+            let told = last.results_if_applied();
+            let once: BTreeSet<_> = told.iter().map(|result| &result.what).collect();
+            prop_assert_eq!(once.len(), told.len(), "told twice: {:?}", told);
+            for change in &whole.changes {
+                let happens = model.holds(&Action::Guard(&change.guard));
+                let mut whats: Vec<_> = change.guard.what().into_iter().collect();
+                if happens {
+                    whats.extend(change.events.iter().map(|event| format!("event {}", event.id)));
+                }
+                for what in whats {
+                    let told = told.iter().filter(|result| result.what == what).count();
+                    prop_assert_eq!(told, 1, "{}", what);
+                }
+            }
+        }
+
+        #[test]
+        fn no_refusal_makes_a_commit_grow_or_panic(
+            changes in changes(), held in any::<bool>(), raw in prop::collection::vec(0_usize..5, 0..30),
+        ) {
+            let whole = staged(changes, held.then(lease));
+            let size = whole.actions().len();
+            let kinds = [Fine, Failed, Conflict, Transient, Invalid];
+            let reasons: Vec<_> =
+                raw.into_iter().chain(std::iter::repeat(0)).take(size).map(|n| kinds[n]).collect();
+            match whole.clone().after(&Answer::Refused(reasons.clone())) {
+                Next::Narrowed(narrower) => prop_assert!(narrower.actions().len() < size),
+                Next::Done(_) => prop_assert!(false, "a refusal was taken for a success"),
+                Next::Again(same) => prop_assert_eq!(same, whole),
+                Next::Moved => prop_assert_eq!(reasons[0], Failed),
+                Next::Later(_) | Next::LeaseLost | Next::Invalid => {}
+            }
+        }
+    }
 }

@@ -24,6 +24,23 @@ pub enum Version {
     Text(String),
 }
 
+impl Version {
+    /// As a number that sorts alike, for receivers that drop what is old: the number itself, or microseconds since the
+    /// epoch. A text has none.
+    pub fn as_number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Time(at) => u64::try_from(at.as_microsecond()).ok(),
+            Self::Text(_) => None,
+        }
+    }
+
+    /// Whether two versions can be compared: they are of one variant.
+    pub fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
 /// The latest known state of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Object {
@@ -50,4 +67,29 @@ pub enum Origin {
     Reconcile,
     /// A person asked for it again.
     Replay,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_version_as_a_number_sorts_like_the_version(a in 0_i64..4_000_000_000_000_000, b in 0_i64..4_000_000_000_000_000) {
+            let time = |us| Version::Time(Timestamp::from_microsecond(us).unwrap());
+            prop_assert_eq!(time(a) < time(b), time(a).as_number() < time(b).as_number());
+            let number = |n: i64| Version::Number(n.unsigned_abs());
+            prop_assert_eq!(number(a) < number(b), number(a).as_number() < number(b).as_number());
+        }
+    }
+
+    #[test]
+    fn only_versions_of_one_kind_are_compared() {
+        let (number, text) = (Version::Number(2), Version::Text("2".to_owned()));
+        assert!(number.is_like(&Version::Number(9)));
+        assert!(!number.is_like(&text));
+        assert_eq!(text.as_number(), None);
+    }
 }

@@ -119,6 +119,13 @@ pub struct Row {
     pub armed_at: Timestamp,
 }
 
+impl Row {
+    /// The proof that this row was read as it is.
+    pub fn claim(&self) -> Claim {
+        Claim { key: self.new.key.clone(), cycle: self.cycle }
+    }
+}
+
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeResult {
@@ -160,6 +167,21 @@ impl Failure {
         let message =
             message.chars().take(MAX_ERROR).map(|c| if c.is_control() { ' ' } else { c }).collect();
         Self { code: code.to_owned(), message }
+    }
+}
+
+impl Row {
+    /// Why this row is parked when its attempts are used up although none of them parked it: the last left no trace.
+    pub fn attempts_used_up(&self) -> Failure {
+        let seen = self.last_error.as_ref();
+        let seen = seen.map(|last| format!("; last seen: {}: {}", last.code, last.message));
+        let message = format!(
+            "all {} attempts were made, and the last left no trace, as of an event that exceeds the function's memory or \
+             time{}",
+            self.attempts,
+            seen.unwrap_or_default()
+        );
+        Failure::new("attempts_used_up", &message)
     }
 }
 
@@ -238,14 +260,14 @@ pub fn triage(row: &Row, receives: u32, sent_at: Timestamp, limits: &Limits) -> 
     }
 }
 
-/// What is written after an attempt failed.
+/// What is written after an attempt that did not finish its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
+pub enum After {
     /// Try again.
     Retry {
-        /// The wait of the message.
+        /// When the next try may begin.
         wait: Duration,
-        /// When the sweeper looks, should the message be lost.
+        /// When the sweeper looks.
         due_at: Timestamp,
     },
     /// Stop and wait for a person.
@@ -259,21 +281,34 @@ pub fn after_failure(
     now: Timestamp,
     jitter: f64,
     limits: &Limits,
-) -> AfterFailure {
+) -> After {
     if permanent || attempts >= limits.attempts {
-        return AfterFailure::Park;
+        return After::Park;
     }
     let wait = limits.backoff.after(attempts, jitter);
     // Past the next visibility: the message gets its chance first, and the sweeper only finds what was lost.
-    AfterFailure::Retry { wait, due_at: later(now, wait + limits.visibility) }
+    After::Retry { wait, due_at: later(now, wait.saturating_add(limits.visibility)) }
 }
 
-/// What follows when an event has to wait for something that is not its own failure.
-pub fn after_waiting(row: &Row, delay: Duration, now: Timestamp, limits: &Limits) -> AfterFailure {
-    if later(row.armed_at, limits.horizon) <= now {
-        return AfterFailure::Park;
+/// Decides what follows when an event has to wait for something that is not its own failure.
+///
+/// Its message is gone by then, so the sweeper's due time is the next try itself.
+pub fn after_waiting(
+    armed_at: Timestamp,
+    delay: Duration,
+    now: Timestamp,
+    limits: &Limits,
+) -> After {
+    if later(armed_at, limits.horizon) <= now {
+        return After::Park;
     }
-    AfterFailure::Retry { wait: delay, due_at: later(now, delay) }
+    After::Retry { wait: delay, due_at: later(now, delay) }
+}
+
+/// When the sweeper looks for a row whose message is being worked on: past the time at which the queue shows the
+/// message again.
+pub fn due_while_running(now: Timestamp, limits: &Limits) -> Timestamp {
+    later(now, limits.visibility.saturating_mul(2))
 }
 
 /// When a row that the sweeper claims for the `sweeps`-th time (counted from 0) is due again.
@@ -281,6 +316,193 @@ pub fn claimed_until(sweeps: u32, base: Duration, cap: Duration, now: Timestamp)
     later(now, base.saturating_mul(1_u32 << sweeps.min(20)).min(cap))
 }
 
+/// What will happen next, in words: `attempt 3 of 12 at 12:00:05Z`.
+pub fn next_attempt(number: u32, of: u32, at: Timestamp) -> String {
+    format!("attempt {number} of {of} at {}", clock(at))
+}
+
+/// A time of day to the second, rounded up: nothing happens before the time that was told.
+pub fn clock(at: Timestamp) -> String {
+    let up = later(at, Duration::from_millis(999));
+    up.strftime("%H:%M:%SZ").to_string()
+}
+
 fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::body::{Place, Sha256Hash, StoredBody};
+
+    const LIMITS: Limits = Limits {
+        attempts: 12,
+        backoff: Backoff {
+            floor: Duration::ZERO,
+            base: Duration::from_secs(10),
+            cap: Duration::from_secs(900),
+        },
+        visibility: Duration::from_secs(180),
+        horizon: Duration::from_secs(86_400),
+        redrive_margin: Duration::from_secs(120),
+        retention: Duration::from_secs(35 * 86_400),
+    };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn row(status: Status, attempts: u32, dead_at: Option<Timestamp>) -> Row {
+        Row {
+            new: NewRow {
+                key: InboxKey::new("stripe".parse().unwrap(), "evt_1").unwrap(),
+                event_type: None,
+                received_at: at(0),
+                due_at: at(120),
+                body: StoredBody {
+                    sha256: Sha256Hash::of(b""),
+                    length: 0,
+                    place: Place::Inline(Vec::new()),
+                },
+                headers: BTreeMap::new(),
+                object: None,
+                version: None,
+                occurred_at: None,
+                origin: Origin::Webhook,
+                key_id: None,
+                token: "token".to_owned(),
+                traceparent: None,
+            },
+            status,
+            attempts,
+            cycle: 0,
+            sweeps: 0,
+            due_at: None,
+            dead_at,
+            finished_at: None,
+            last_error: None,
+            next_action: None,
+            results: Vec::new(),
+            armed_at: at(0),
+        }
+    }
+
+    #[track_caller]
+    fn says(row: &Row, receives: u32, sent_at: i64, expected: Triage) {
+        assert_eq!(triage(row, receives, at(sent_at), &LIMITS), expected);
+    }
+
+    #[test]
+    fn a_finished_row_owes_nothing_however_its_message_looks() {
+        for status in [Status::Processed, Status::Ignored] {
+            says(&row(status, 0, None), 1, 0, Triage::Finished);
+            says(&row(status, 12, None), 16, 99_999, Triage::Finished);
+        }
+    }
+
+    /// WRK-dlq-redrive
+    #[test]
+    fn only_a_message_sent_well_after_the_parking_is_an_operators_redrive() {
+        let parked = row(Status::DeadLetter, 12, Some(at(1000)));
+        says(&parked, 1, 0, Triage::Parked);
+        says(&parked, 1, 1000, Triage::Parked);
+        says(&parked, 1, 1120, Triage::Parked);
+        says(&parked, 1, 1121, Triage::Redriven);
+        // A parked row without its time is never taken for redriven: a wrong guess would revive it for ever.
+        says(&row(Status::DeadLetter, 12, None), 1, i64::from(u32::MAX), Triage::Parked);
+    }
+
+    /// WRK-receive-count-not-attempts, WRK-throttle-to-dlq
+    #[test]
+    fn receives_decide_how_an_attempt_is_counted_and_never_how_many_there_are() {
+        says(&row(Status::Pending, 0, None), 1, 0, Triage::Run { count_first: false });
+        says(&row(Status::Pending, 0, None), 2, 0, Triage::Run { count_first: false });
+        says(&row(Status::Pending, 0, None), 3, 0, Triage::Run { count_first: true });
+        says(&row(Status::Pending, 0, None), 15, 0, Triage::Run { count_first: true });
+        says(&row(Status::Pending, 11, None), 1, 0, Triage::Run { count_first: false });
+        says(&row(Status::Pending, 12, None), 1, 0, Triage::Exhausted);
+    }
+
+    #[test]
+    fn a_failure_waits_and_the_last_one_parks() {
+        let after = |attempts, permanent| after_failure(attempts, permanent, at(0), 1.0, &LIMITS);
+        let retry = |wait, due| After::Retry { wait: Duration::from_secs(wait), due_at: at(due) };
+        assert_eq!(after(1, false), retry(10, 190));
+        assert_eq!(after(2, false), retry(20, 200));
+        assert_eq!(after(11, false), retry(900, 1080));
+        assert_eq!(after(12, false), After::Park);
+        assert_eq!(after(1, true), After::Park);
+    }
+
+    #[test]
+    fn an_event_waits_for_others_up_to_the_horizon_of_its_cycle() {
+        let delay = Duration::from_secs(60);
+        let after = |armed, now| after_waiting(at(armed), delay, at(now), &LIMITS);
+        assert_eq!(after(0, 0), After::Retry { wait: delay, due_at: at(60) });
+        assert_eq!(after(0, 86_399), After::Retry { wait: delay, due_at: at(86_459) });
+        assert_eq!(after(0, 86_400), After::Park);
+        // Re-armed: the wait begins anew.
+        assert_eq!(after(86_000, 86_400), After::Retry { wait: delay, due_at: at(86_460) });
+    }
+
+    #[test]
+    fn claims_of_the_sweeper_double_up_to_the_cap() {
+        let (base, cap) = (Duration::from_secs(600), Duration::from_secs(21_600));
+        let waits: Vec<_> = (0..8)
+            .map(|sweeps| claimed_until(sweeps, base, cap, at(0)).duration_since(at(0)).as_secs())
+            .collect();
+        assert_eq!(waits, [600, 1200, 2400, 4800, 9600, 19_200, 21_600, 21_600]);
+    }
+
+    /// C36
+    #[test]
+    fn the_next_action_reads_like_a_sentence() {
+        let at: Timestamp = "2026-03-01T12:00:04.001Z".parse().unwrap();
+        assert_eq!(next_attempt(3, 12, at), "attempt 3 of 12 at 12:00:05Z");
+        assert_eq!(clock("2026-03-01T12:00:05Z".parse().unwrap()), "12:00:05Z");
+    }
+
+    #[test]
+    fn an_error_text_is_short_and_one_line() {
+        let failure = Failure::new("x", &"é\n".repeat(600));
+        assert_eq!(failure.message.chars().count(), MAX_ERROR);
+        assert!(!failure.message.contains('\n'));
+    }
+
+    proptest! {
+        /// REC-orphan-states, RTY-backoff-overflow
+        #[test]
+        fn whatever_follows_is_a_due_time_ahead_or_a_parking(
+            attempts: u32, permanent: bool, jitter: f64, now in 0_i64..4_000_000_000, sweeps: u32,
+        ) {
+            let now = Timestamp::from_second(now).unwrap();
+            match after_failure(attempts, permanent, now, jitter, &LIMITS) {
+                // The message is hidden for `wait`, then for one visibility: the sweeper comes after that.
+                After::Retry { wait, due_at } => {
+                    prop_assert!(attempts < LIMITS.attempts && !permanent);
+                    prop_assert!(due_at >= now + wait + LIMITS.visibility);
+                }
+                After::Park => prop_assert!(permanent || attempts >= LIMITS.attempts),
+            }
+            let claimed = claimed_until(sweeps, Duration::from_secs(600), Duration::from_secs(21_600), now);
+            prop_assert!(claimed > now);
+        }
+
+        #[test]
+        fn triage_always_says_something_that_ends(
+            attempts in 0_u32..20, receives in 1_u32..20, sent in 0_i64..5000, dead in 0_i64..5000,
+        ) {
+            for status in [Status::Pending, Status::Processed, Status::Ignored, Status::DeadLetter] {
+                let said = triage(&row(status, attempts, Some(at(dead))), receives, at(sent), &LIMITS);
+                prop_assert_eq!(matches!(said, Triage::Finished), status.is_finished());
+                prop_assert_eq!(
+                    matches!(said, Triage::Run { .. }),
+                    status == Status::Pending && attempts < LIMITS.attempts
+                );
+            }
+        }
+    }
 }

@@ -169,16 +169,117 @@ pub fn check(changes: &[Change]) -> Result<(), BadPlan> {
     if actions > MAX_ACTIONS {
         return Err(BadPlan::TooMany(actions));
     }
+    // Whole parts, not their text in a row: an object `a b` named `c` is not an object `a` named `b c`.
     let mut seen = BTreeSet::new();
-    let guards = changes.iter().filter_map(|change| change.guard.what());
-    let events = changes.iter().flat_map(|change| &change.events).map(|event| {
-        format!(
-            "event {} of {} for {} named {:?}",
-            event.event_type, event.aggregate_id, event.tenant, event.name
-        )
-    });
-    match guards.chain(events).find(|what| !seen.insert(what.clone())) {
-        Some(twice) => Err(BadPlan::Twice(twice)),
-        None => Ok(()),
+    for Change { guard, events } in changes {
+        let item = match guard {
+            Guard::Newer { object, .. } => Some(vec!["object", &object.kind, &object.id]),
+            Guard::Once(key) => Some(vec!["operation", key.as_str()]),
+            Guard::Free => None,
+        };
+        if item.is_some_and(|item| !seen.insert(item)) {
+            return Err(BadPlan::Twice(guard.what().unwrap_or_default()));
+        }
+        for event in events {
+            let Emit { tenant, event_type, aggregate_id, name, .. } = event;
+            if !seen.insert(vec!["event", tenant.as_str(), event_type, aggregate_id, name]) {
+                return Err(BadPlan::Twice(format!(
+                    "event {event_type} of {aggregate_id} for {tenant} named {name:?}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn object(kind: &str, id: &str) -> Change {
+        let object = ObjectRef { kind: kind.to_owned(), id: id.to_owned() };
+        Change::newer(object, Version::Number(1), serde_json::Value::Null)
+    }
+
+    fn once(key: &str) -> Change {
+        Change::once(key.parse().unwrap())
+    }
+
+    fn emit(tenant: &str, event_type: &str, aggregate_id: &str, name: &str) -> Emit {
+        Emit {
+            tenant: tenant.parse().unwrap(),
+            event_type: event_type.to_owned(),
+            schema_version: 1,
+            aggregate_id: aggregate_id.to_owned(),
+            aggregate_version: None,
+            name: name.to_owned(),
+            payload: b"{}".to_vec(),
+        }
+    }
+
+    #[track_caller]
+    fn fits(changes: &[Change]) {
+        assert_eq!(check(changes), Ok(()));
+    }
+
+    #[track_caller]
+    fn repeats(changes: &[Change], what: &str) {
+        assert_eq!(check(changes), Err(BadPlan::Twice(what.to_owned())));
+    }
+
+    #[test]
+    fn a_plan_may_touch_an_item_once() {
+        fits(&[]);
+        fits(&[object("invoice", "1"), object("invoice", "2"), object("order", "1")]);
+        repeats(&[object("invoice", "1"), once("a"), object("invoice", "1")], "object invoice 1");
+        repeats(&[once("a"), once("b"), once("a")], "operation a");
+    }
+
+    #[test]
+    fn things_whose_names_only_look_alike_are_two_things() {
+        fits(&[object("a b", "c"), object("a", "b c")]);
+        fits(&[
+            Change::emit(emit("t", "a of b", "c", "n")),
+            Change::emit(emit("t", "a", "b of c", "n")),
+        ]);
+    }
+
+    #[test]
+    fn one_event_may_go_out_once_wherever_it_stands_in_the_plan() {
+        let first = emit("t", "invoice.paid", "in_1", "");
+        fits(&[Change::emit(first.clone()), Change::emit(emit("u", "invoice.paid", "in_1", ""))]);
+        fits(&[Change::emit(first.clone()).then_emit(emit("t", "invoice.paid", "in_1", "b"))]);
+        repeats(
+            &[once("a").then_emit(first.clone()), Change::emit(first)],
+            r#"event invoice.paid of in_1 for t named """#,
+        );
+    }
+
+    #[test]
+    fn a_plan_that_one_transaction_cannot_hold_is_refused() {
+        let names: Vec<String> = (0..24).map(|n| n.to_string()).collect();
+        let all: Vec<Change> = names.iter().map(|name| once(name)).collect();
+        fits(&all[..23]);
+        assert_eq!(check(&all), Err(BadPlan::TooMany(26)));
+        let events = names.iter().fold(once("k"), |c, name| c.then_emit(emit("t", "x", "y", name)));
+        assert_eq!(check(&[events]), Err(BadPlan::TooMany(27)));
+    }
+
+    proptest! {
+        #[test]
+        fn every_operation_key_reads_back_as_itself(text in "\\PC{1,40}") {
+            let key: OperationKey = text.parse().unwrap();
+            prop_assert_eq!(key.as_str(), text);
+        }
+    }
+
+    #[test]
+    fn what_cannot_stand_in_a_key_is_no_operation_key() {
+        for bad in ["", "a\nb", "\0", &"x".repeat(513)] {
+            assert_eq!(bad.parse::<OperationKey>(), Err(InvalidOperationKey), "{bad:?}");
+        }
+        assert!("x".repeat(512).parse::<OperationKey>().is_ok());
     }
 }

@@ -25,9 +25,9 @@ use crate::{
 /// The other tables that a commit writes to.
 #[derive(Clone, Debug)]
 pub struct Commits {
-    /// The name of the InboxTable.
+    /// The name of the inbox's table.
     pub inbox: String,
-    /// The name of the OutboxTable.
+    /// The name of the outbox's table.
     pub outbox: String,
     /// Shards of the index of events that are still NEW.
     pub outbox_shards: u16,

@@ -1,0 +1,101 @@
+//! What the sweeper reads of its environment.
+
+use std::time::Duration;
+
+use runtime::{
+    aws,
+    env::{BadEnv, Base, Env},
+};
+
+use crate::Rules;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// The sweeper's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What every function reads.
+    pub base: Base,
+    /// Where AWS is.
+    pub aws: aws::Settings,
+    /// The inbox table.
+    pub inbox_table: String,
+    /// The state table.
+    pub state_table: String,
+    /// The outbox table.
+    pub outbox_table: String,
+    /// The deliveries table.
+    pub deliveries_table: String,
+    /// The registry table.
+    pub registry_table: String,
+    /// The worker's queue.
+    pub inbound_queue_url: String,
+    /// The deliverer's queue.
+    pub wake_queue_url: String,
+    /// How long a relayed event stays.
+    pub outbox_retention: Duration,
+    /// The waits and limits.
+    pub rules: Rules,
+}
+
+impl Config {
+    /// Reads the environment of this process.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_env() -> Result<Self, BadEnv> {
+        Env::process().parse(Self::read)
+    }
+
+    /// Reads an environment. Everything is read before anything is missed, so that all problems are seen.
+    pub fn read(env: &mut Env) -> Option<Self> {
+        let (base, aws) = (Base::read(env), aws::Settings::read(env));
+        let inbox_table = env.text("INBOX_TABLE");
+        let state_table = env.text("STATE_TABLE");
+        let outbox_table = env.text("OUTBOX_TABLE");
+        let deliveries_table = env.text("DELIVERIES_TABLE");
+        let registry_table = env.text("REGISTRY_TABLE");
+        let inbound_queue_url = env.text("INBOUND_QUEUE_URL");
+        let wake_queue_url = env.text("WAKE_QUEUE_URL");
+        let outbox_retention = env.millis("OUTBOX_RETENTION_MS", 1..=3650 * DAY_MS);
+        let rules = rules(env);
+        Some(Self {
+            base: base?,
+            aws: aws?,
+            inbox_table: inbox_table?,
+            state_table: state_table?,
+            outbox_table: outbox_table?,
+            deliveries_table: deliveries_table?,
+            registry_table: registry_table?,
+            inbound_queue_url: inbound_queue_url?,
+            wake_queue_url: wake_queue_url?,
+            outbox_retention: outbox_retention?,
+            rules: rules?,
+        })
+    }
+}
+
+fn rules(env: &mut Env) -> Option<Rules> {
+    let budget = env.millis("SWEEP_BUDGET_MS", 1..=DAY_MS);
+    let lease = env.millis("SWEEP_LEASE_MS", 1..=DAY_MS);
+    let pending_shards = env.number("PENDING_SHARDS", 1..=64);
+    let outbox_shards = env.number("OUTBOX_SHARDS", 1..=64);
+    let wake_shards = env.number("WAKE_SHARDS", 1..=64);
+    let attempts = env.number("WORKER_ATTEMPTS", 1..=100);
+    let claim_base = env.millis("SWEEP_CLAIM_BASE_MS", 1..=DAY_MS);
+    let claim_cap = env.millis("SWEEP_CLAIM_CAP_MS", 1..=DAY_MS);
+    let unrelayed_after = env.millis("UNRELAYED_AFTER_MS", 0..=DAY_MS);
+    let delivery_deadline = env.millis("DELIVERY_DEADLINE_MS", 1..=30 * DAY_MS);
+    Some(Rules {
+        budget: budget?,
+        lease: lease?,
+        pending_shards: pending_shards?,
+        outbox_shards: outbox_shards?,
+        wake_shards: wake_shards?,
+        attempts: attempts?,
+        claim_base: claim_base?,
+        claim_cap: claim_cap?,
+        unrelayed_after: unrelayed_after?,
+        delivery_deadline: delivery_deadline?,
+    })
+}

@@ -1,0 +1,187 @@
+//! Events that are due: their message was lost, was acknowledged while they wait for something, or never was.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use domain::{
+    id::InboxKey,
+    inbox::{Noted, Row, Status, claimed_until},
+    message::InboundMessage,
+    ports::{Backlog, DueInbox, Inbox, Queue, Stored},
+};
+use futures_util::{StreamExt as _, stream};
+use jiff::Timestamp;
+
+use crate::{Part, Sweeper};
+
+/// Rows of one shard that are taken at a time, so that all shards get their turn before the budget is spent.
+const PAGE: usize = 50;
+
+/// Rows under way at once: enough to hide the store's latency.
+const WIDTH: usize = 10;
+
+/// What became of one due row.
+enum Fate {
+    /// Claimed: its message is ours to send.
+    Claimed,
+    /// Parked: its attempts are used up.
+    Parked,
+    /// The index lagged behind, or somebody else has moved it.
+    Moved,
+    /// The queue is full: it stays due.
+    Left,
+}
+
+/// Sends what is due, and parks what has used up its attempts.
+///
+/// A row is claimed before its message is sent: if the message is lost, the due time has moved by the claim and the row
+/// comes again; if the claim fails, somebody else takes care of it.
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+    until: Timestamp,
+) -> Part
+where
+    I: Inbox + DueInbox,
+    Q: Queue<InboundMessage>,
+    N: Fn() -> Timestamp + Sync,
+{
+    let mut part = Part::default();
+    let is_full = match is_full(sweeper).await {
+        Ok(is_full) => is_full,
+        Err(error) => {
+            part.fail(error);
+            false
+        }
+    };
+    // What is left behind on purpose, or cannot be moved, would otherwise come back with each page.
+    let mut seen: BTreeSet<InboxKey> = BTreeSet::new();
+    let mut shards: VecDeque<(u16, usize)> =
+        (0..sweeper.rules.pending_shards).map(|shard| (shard, 0)).collect();
+    while let Some((shard, stuck)) = shards.pop_front() {
+        let now = (sweeper.now)();
+        if now >= until {
+            break;
+        }
+        let due = match sweeper.inbox.due(shard, now, PAGE + stuck).await {
+            Ok(due) => due,
+            Err(error) => {
+                part.fail(error);
+                continue;
+            }
+        };
+        let is_last = due.len() < PAGE + stuck;
+        let new: Vec<InboxKey> = due.into_iter().filter(|key| seen.insert(key.clone())).collect();
+        let taken = new.len();
+        let claimed = claim(sweeper, new, is_full, &mut part).await;
+        let stuck = stuck + taken - claimed.len();
+        send(sweeper, &claimed, &mut part).await;
+        // With a full queue one page is enough to park what has to be parked.
+        if !is_last && taken > 0 && !is_full {
+            shards.push_back((shard, stuck));
+        }
+    }
+    part
+}
+
+/// Whether the queue holds a message for every pending row already: more of them would only circle.
+async fn is_full<I, S, O, L, R, Q, W, N>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+) -> Stored<bool>
+where
+    I: DueInbox,
+    Q: Queue<InboundMessage>,
+{
+    let depth = sweeper.inbound.depth().await?;
+    if depth == 0 {
+        return Ok(false);
+    }
+    Ok(depth >= pending(sweeper.inbox, sweeper.rules.pending_shards).await?.count)
+}
+
+/// All pending rows.
+pub(crate) async fn pending(inbox: &impl DueInbox, shards: u16) -> Stored<Backlog> {
+    let mut all = Backlog::default();
+    for shard in 0..shards {
+        all = all.and(inbox.pending(shard).await?);
+    }
+    Ok(all)
+}
+
+/// Claims or parks rows, side by side. Gives those that were claimed.
+async fn claim<I, S, O, L, R, Q, W, N>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+    keys: Vec<InboxKey>,
+    is_full: bool,
+    part: &mut Part,
+) -> Vec<InboundMessage>
+where
+    I: Inbox + DueInbox,
+    N: Fn() -> Timestamp + Sync,
+{
+    let mut claimed = Vec::new();
+    let mut fates = stream::iter(keys)
+        .map(|key| async move {
+            let fate = one(sweeper, &key, is_full).await;
+            (key, fate)
+        })
+        .buffered(WIDTH);
+    while let Some((key, fate)) = fates.next().await {
+        match fate {
+            Ok(Fate::Claimed) => claimed.push(InboundMessage(key)),
+            Ok(Fate::Parked) => {
+                part.parked += 1;
+                let source = Some(key.source().as_str());
+                sweeper.metrics.count("webhooks_dead_lettered_total", source, 1);
+            }
+            Ok(Fate::Moved | Fate::Left) => {}
+            // One row's trouble must not hold the others.
+            Err(error) => part.fail(error),
+        }
+    }
+    claimed
+}
+
+async fn one<I, S, O, L, R, Q, W, N>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+    key: &InboxKey,
+    is_full: bool,
+) -> Stored<Fate>
+where
+    I: Inbox + DueInbox,
+    N: Fn() -> Timestamp + Sync,
+{
+    let (inbox, rules, now) = (sweeper.inbox, &sweeper.rules, (sweeper.now)());
+    let Some(row) = inbox.read(key).await?.filter(|row| is_due(row, now)) else {
+        return Ok(Fate::Moved);
+    };
+    if row.attempts >= rules.attempts {
+        let parked = inbox.park(&row.claim(), row.attempts, &row.attempts_used_up(), now).await?;
+        return Ok(if parked == Noted::Yes { Fate::Parked } else { Fate::Moved });
+    }
+    if is_full {
+        return Ok(Fate::Left);
+    }
+    let due_at = claimed_until(row.sweeps, rules.claim_base, rules.claim_cap, now);
+    let claimed = inbox.claim(&row, due_at).await?;
+    Ok(if claimed == Noted::Yes { Fate::Claimed } else { Fate::Moved })
+}
+
+fn is_due(row: &Row, now: Timestamp) -> bool {
+    row.status == Status::Pending && row.due_at.is_some_and(|due_at| due_at <= now)
+}
+
+async fn send<I, S, O, L, R, Q, W, N>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+    claimed: &[InboundMessage],
+    part: &mut Part,
+) where
+    Q: Queue<InboundMessage>,
+{
+    if claimed.is_empty() {
+        return;
+    }
+    let lost = sweeper.inbound.send(claimed, std::time::Duration::ZERO).await.len();
+    part.started += (claimed.len() - lost.min(claimed.len())) as u64;
+    if lost > 0 {
+        part.fail(crate::not_sent(lost));
+    }
+}

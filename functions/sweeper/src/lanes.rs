@@ -1,0 +1,54 @@
+//! Lanes whose time has come: their wake message was lost, or they slept longer than a message can be delayed.
+
+use std::time::Duration;
+
+use domain::{
+    message::WakeMessage,
+    ports::{Lanes, Queue},
+};
+use jiff::Timestamp;
+
+use crate::{Part, Sweeper};
+
+/// Lanes of one shard that one sweep wakes. A lane that is woken stays in the index until its holder has looked, so the
+/// oldest come first each time, and the others when those are done.
+const PAGE: usize = 1000;
+
+/// Wakes lanes. Nothing is claimed: whoever holds the lane moves its time.
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+    until: Timestamp,
+) -> Part
+where
+    L: Lanes,
+    W: Queue<WakeMessage>,
+    N: Fn() -> Timestamp + Sync,
+{
+    let mut part = Part::default();
+    let mut sleepers = Vec::new();
+    for shard in 0..sweeper.rules.wake_shards {
+        let now = (sweeper.now)();
+        if now >= until {
+            break;
+        }
+        match sweeper.lanes.sleepers(shard, now, PAGE).await {
+            Ok(found) => sleepers.extend(found.into_iter().map(WakeMessage)),
+            Err(error) => part.fail(error),
+        }
+    }
+    if sleepers.is_empty() {
+        return part;
+    }
+    match sweeper.wake.depth().await {
+        // Every lane that is due has a message already: more of them would only circle.
+        Ok(depth) if depth >= sleepers.len() as u64 => return part,
+        Ok(_) => {}
+        Err(error) => part.fail(error),
+    }
+    let lost = sweeper.wake.send(&sleepers, Duration::ZERO).await.len();
+    part.started += (sleepers.len() - lost.min(sleepers.len())) as u64;
+    if lost > 0 {
+        part.fail(crate::not_sent(lost));
+    }
+    part
+}

@@ -1,0 +1,434 @@
+//! One sweep at a time, over the tables in memory.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a suite may fail where it stands"
+)]
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
+
+use domain::{
+    body::{Place, Sha256Hash, StoredBody},
+    endpoint::{Endpoint, LaneCount},
+    event::Origin,
+    id::{EndpointId, EventId, InboxKey, TenantId},
+    inbox::{NewRow, Row, Status},
+    lane::LaneId,
+    message::{InboundMessage, Message as _},
+    outbox::{OutboxEvent, OutboxRow, Payload},
+    ports::{Fanout as _, Inbox as _, Outbox as _, Queue, State as _},
+    source::{Handler, SchemeChoice, Source},
+};
+use flow::fanout::EndpointCache;
+use jiff::Timestamp;
+use runtime::telemetry::Metrics;
+use sweeper::{Rules, SweepFailed, Sweeper, Swept};
+use testkit::{
+    chaos::{Fault, When},
+    memory::{MemoryQueue, Store},
+};
+
+const RULES: Rules = Rules {
+    budget: Duration::from_secs(45),
+    lease: Duration::from_secs(60),
+    pending_shards: 2,
+    outbox_shards: 2,
+    wake_shards: 2,
+    attempts: 12,
+    claim_base: Duration::from_secs(600),
+    claim_cap: Duration::from_secs(21_600),
+    unrelayed_after: Duration::from_secs(120),
+    delivery_deadline: Duration::from_secs(345_600),
+};
+
+struct Bench {
+    store: Store,
+    inbound: MemoryQueue,
+    wake: MemoryQueue,
+    cache: EndpointCache,
+    metrics: Metrics,
+    clock: AtomicI64,
+    /// How many seconds each look at the clock takes.
+    pace: i64,
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn key(name: &str) -> InboxKey {
+    InboxKey::new("shop".parse().unwrap(), name).unwrap()
+}
+
+fn tenant() -> TenantId {
+    "demo".parse().unwrap()
+}
+
+impl Bench {
+    fn new() -> Self {
+        let queue = || MemoryQueue::new(Duration::from_secs(180), 16);
+        let bench = Self {
+            store: Store::new(2),
+            inbound: queue(),
+            wake: queue(),
+            cache: EndpointCache::default(),
+            metrics: Metrics::new("test"),
+            clock: AtomicI64::new(1_800_000_000),
+            pace: 0,
+        };
+        bench.at(0);
+        bench
+    }
+
+    /// A row that was received at `received`, and is due 120 s later.
+    async fn row(&self, name: &str, received: i64) {
+        let new = NewRow {
+            key: key(name),
+            event_type: None,
+            received_at: at(received),
+            due_at: at(received + 120),
+            body: StoredBody {
+                sha256: Sha256Hash::of(b""),
+                length: 0,
+                place: Place::Inline(Vec::new()),
+            },
+            headers: BTreeMap::new(),
+            object: None,
+            version: None,
+            occurred_at: None,
+            origin: Origin::Webhook,
+            key_id: None,
+            token: name.to_owned(),
+            traceparent: None,
+        };
+        let _ = self.store.accept(&new).await.unwrap();
+    }
+
+    fn set(&self, name: &str, change: impl FnOnce(&mut Row)) {
+        change(&mut self.store.tables().inbox.get_mut(&key(name)).unwrap().row);
+    }
+
+    fn read(&self, name: &str) -> Row {
+        self.store.tables().inbox[&key(name)].row.clone()
+    }
+
+    fn at(&self, second: i64) {
+        self.clock.store(at(second).as_second(), Ordering::Relaxed);
+        self.inbound.set_now(at(second));
+        self.wake.set_now(at(second));
+    }
+
+    async fn sweep(&self) -> Result<Swept, SweepFailed> {
+        let sweeper = Sweeper {
+            inbox: &self.store,
+            state: &self.store,
+            outbox: &self.store,
+            lanes: &self.store,
+            registry: &self.store,
+            inbound: &self.inbound,
+            wake: &self.wake,
+            cache: &self.cache,
+            rules: RULES,
+            metrics: &self.metrics,
+            now: || {
+                Timestamp::from_second(self.clock.fetch_add(self.pace, Ordering::Relaxed)).unwrap()
+            },
+        };
+        sweeper.sweep("me").await
+    }
+
+    /// What the worker would get.
+    fn messages(&self) -> Vec<String> {
+        let taken = std::iter::from_fn(|| {
+            let got = self.inbound.receive(|_| 0)?;
+            self.inbound.delete(&got.receipt);
+            Some(InboundMessage::from_text(&got.text).unwrap().0.event_id().to_owned())
+        });
+        let mut taken: Vec<_> = taken.collect();
+        taken.sort();
+        taken
+    }
+
+    fn endpoint(&self) -> EndpointId {
+        let id = EndpointId::new(uuid::Uuid::from_u128(7));
+        let endpoint = Endpoint {
+            tenant: tenant(),
+            id,
+            url: "https://subscriber.example".to_owned(),
+            patterns: Vec::new(),
+            concurrency: None,
+            lanes: vec![LaneCount { from: Timestamp::UNIX_EPOCH, count: 1 }],
+            created_at: Timestamp::UNIX_EPOCH,
+            disabled: false,
+        };
+        let mut tables = self.store.tables();
+        tables.epochs.insert(tenant(), 1);
+        tables.endpoints.insert((tenant(), id), (endpoint, Vec::new()));
+        id
+    }
+
+    fn outgoing(&self, name: &str, second: i64) -> EventId {
+        let id = EventId::derived(at(second), &[name]);
+        let event = OutboxEvent {
+            id,
+            tenant: tenant(),
+            event_type: "order.paid".to_owned(),
+            schema_version: 1,
+            aggregate_id: name.to_owned(),
+            aggregate_version: None,
+            payload: Payload::Inline(b"{}".to_vec()),
+            occurred_at: at(second),
+            traceparent: None,
+        };
+        let row = OutboxRow { event, relayed: None };
+        self.store.tables().outbox.insert((tenant(), id), row);
+        id
+    }
+}
+
+#[track_caller]
+fn done(swept: Result<Swept, SweepFailed>, started: u64, parked: u64) {
+    assert_eq!(swept.unwrap(), Swept::Done { started, parked });
+}
+
+/// C10, B26
+#[tokio::test]
+async fn an_event_whose_message_was_lost_is_sent_again_less_and_less_often() {
+    let bench = Bench::new();
+    bench.row("a", 0).await;
+    bench.at(119);
+    done(bench.sweep().await, 0, 0);
+    let mut now = 120;
+    for wait in [600, 1200, 2400, 4800, 9600, 19_200, 21_600, 21_600] {
+        bench.at(now);
+        done(bench.sweep().await, 1, 0);
+        assert_eq!(bench.messages(), ["a"]);
+        assert_eq!(bench.read("a").due_at, Some(at(now + wait)));
+        now += wait;
+        bench.at(now - 1);
+        done(bench.sweep().await, 0, 0);
+    }
+}
+
+/// REC-orphan-states: whatever state a row is in, and however old, nothing that is owed stays where it is.
+#[tokio::test]
+async fn no_state_of_a_row_is_left_to_nobody() {
+    let bench = Bench::new();
+    for name in ["young", "old", "retried", "spent", "done", "ignored", "parked"] {
+        bench.row(name, if name == "young" { 86_300 } else { 0 }).await;
+    }
+    bench.set("retried", |row| (row.attempts, row.sweeps, row.due_at) = (5, 3, Some(at(80_000))));
+    bench.set("spent", |row| row.attempts = 12);
+    for (name, status) in
+        [("done", Status::Processed), ("ignored", Status::Ignored), ("parked", Status::DeadLetter)]
+    {
+        bench.set(name, |row| (row.status, row.due_at) = (status, None));
+    }
+    bench.at(86_400);
+    done(bench.sweep().await, 2, 1);
+    assert_eq!(bench.messages(), ["old", "retried"]);
+    let spent = bench.read("spent");
+    assert_eq!(
+        (spent.status, spent.last_error.unwrap().code.as_str()),
+        (Status::DeadLetter, "attempts_used_up")
+    );
+    // Not due yet, and seen when it is.
+    bench.at(86_420);
+    done(bench.sweep().await, 1, 0);
+    assert_eq!(bench.messages(), ["young"]);
+    for name in ["done", "ignored", "parked"] {
+        assert_eq!(bench.read(name).due_at, None);
+    }
+}
+
+#[tokio::test]
+async fn more_rows_than_a_page_are_all_sent_in_one_sweep() {
+    let bench = Bench::new();
+    for n in 0..230 {
+        bench.row(&format!("{n:03}"), 0).await;
+    }
+    bench.at(120);
+    done(bench.sweep().await, 230, 0);
+    assert_eq!(bench.messages().len(), 230);
+}
+
+/// With a message for every pending row in the queue, more of them would only circle.
+#[tokio::test]
+async fn a_full_queue_gets_no_more_messages_but_rows_are_still_parked() {
+    let bench = Bench::new();
+    bench.row("a", 0).await;
+    bench.row("b", 0).await;
+    bench.set("b", |row| row.attempts = 12);
+    bench.inbound.send(&[InboundMessage(key("a")), InboundMessage(key("b"))], Duration::ZERO).await;
+    bench.at(500);
+    done(bench.sweep().await, 0, 1);
+    assert_eq!((bench.read("a").sweeps, bench.read("a").due_at), (0, Some(at(120))));
+    assert_eq!(bench.read("b").status, Status::DeadLetter);
+    bench.messages();
+    done(bench.sweep().await, 1, 0);
+}
+
+#[tokio::test]
+async fn a_message_that_could_not_be_sent_fails_the_sweep_and_comes_after_its_claim() {
+    let bench = Bench::new();
+    bench.row("a", 0).await;
+    bench.at(120);
+    bench.inbound.chaos.on("queue.send", When::Before, Fault::Unavailable);
+    let failed = bench.sweep().await.unwrap_err();
+    assert_eq!(failed.parts, "inbox");
+    bench.inbound.chaos.heal();
+    done(bench.sweep().await, 0, 0);
+    bench.at(720);
+    done(bench.sweep().await, 1, 0);
+}
+
+#[tokio::test]
+async fn one_row_that_cannot_be_read_does_not_hold_the_others() {
+    let bench = Bench::new();
+    for name in ["a", "b", "c"] {
+        bench.row(name, 0).await;
+    }
+    bench.at(120);
+    let mut reads = 0;
+    bench.store.chaos.set(move |_, name| {
+        reads += u32::from(name == "inbox.read");
+        (name == "inbox.read" && reads == 1).then_some((When::Before, Fault::Refused))
+    });
+    assert_eq!(bench.sweep().await.unwrap_err().parts, "inbox");
+    assert_eq!(bench.messages().len(), 2);
+}
+
+/// REC-orphan-states: each part of the sweep goes wrong, and all others still do their work.
+#[tokio::test]
+async fn one_part_that_fails_does_not_stop_the_others() {
+    for (call, part) in [
+        ("inbox.due", "inbox"),
+        ("outbox.unrelayed", "outbox"),
+        ("lanes.sleepers", "lanes"),
+        ("inbox.parked", "gauges"),
+        ("registry.sources", "gauges"),
+    ] {
+        let bench = Bench::new();
+        let endpoint = bench.endpoint();
+        bench.row("a", 0).await;
+        let outgoing = bench.outgoing("o", 0);
+        let lane = LaneId { tenant: tenant(), endpoint, lane: 0 };
+        bench.store.wake(&lane, at(0)).await.unwrap();
+        bench.at(200);
+        bench.store.chaos.on(call, When::Before, Fault::Unavailable);
+        let failed = bench.sweep().await.unwrap_err();
+        bench.store.chaos.heal();
+        assert_eq!(failed.parts, part);
+        assert_eq!(!bench.messages().is_empty(), part != "inbox");
+        let relayed = bench.store.event(&tenant(), outgoing).await.unwrap().unwrap().relayed;
+        assert_eq!(relayed.is_some(), part != "outbox");
+        let wakes: u64 = Queue::<InboundMessage>::depth(&bench.wake).await.unwrap();
+        assert!(wakes > 0);
+        let lines = bench.metrics.lines(at(0)).join("");
+        assert!(lines.contains("webhooks_pending_count"), "{call}");
+    }
+}
+
+/// E19
+#[tokio::test]
+async fn an_event_that_the_stream_did_not_bring_is_relayed_after_its_time() {
+    let bench = Bench::new();
+    let endpoint = bench.endpoint();
+    for n in 0..60 {
+        bench.outgoing(&format!("{n}"), 0);
+    }
+    bench.at(120);
+    done(bench.sweep().await, 0, 0);
+    bench.at(121);
+    let Swept::Done { started, .. } = bench.sweep().await.unwrap() else { panic!() };
+    assert_eq!(started, 60);
+    let tables = bench.store.tables();
+    let relayed =
+        |row: &OutboxRow| row.relayed.as_ref().is_some_and(|to| to.endpoints == [endpoint]);
+    assert!(tables.outbox.values().all(relayed));
+    assert_eq!((tables.deliveries.len(), tables.pointers.len()), (60, 60));
+}
+
+#[tokio::test]
+async fn a_lane_whose_time_has_come_is_woken_unless_its_message_is_there() {
+    let bench = Bench::new();
+    let lane = LaneId { tenant: tenant(), endpoint: bench.endpoint(), lane: 0 };
+    bench.store.wake(&lane, at(100)).await.unwrap();
+    bench.at(99);
+    done(bench.sweep().await, 0, 0);
+    bench.at(100);
+    done(bench.sweep().await, 1, 0);
+    done(bench.sweep().await, 0, 0);
+    bench.wake.purge();
+    done(bench.sweep().await, 1, 0);
+}
+
+#[tokio::test]
+async fn two_sweeps_never_run_at_once_and_a_dead_one_holds_the_next_for_its_lease_only() {
+    let bench = Bench::new();
+    bench.row("a", 0).await;
+    bench.at(200);
+    let _ = bench.store.lease("sweeper", "another", at(200), at(260)).await.unwrap();
+    assert_eq!(bench.sweep().await.unwrap(), Swept::Busy(at(260)));
+    assert!(bench.messages().is_empty());
+    bench.at(260);
+    done(bench.sweep().await, 1, 0);
+    let (_, _, until) = bench.store.tables().leases["sweeper"].clone();
+    assert_eq!(until, at(260), "given back");
+}
+
+/// The gauges come after the budget: they are what an alarm sees when no sweep is fast enough.
+#[tokio::test]
+async fn a_sweep_ends_when_its_budget_is_spent_and_still_measures() {
+    let bench = Bench { pace: 1, ..Bench::new() };
+    for n in 0..200 {
+        bench.row(&format!("{n:03}"), 0).await;
+    }
+    bench.at(200);
+    let Swept::Done { started, .. } = bench.sweep().await.unwrap() else { panic!() };
+    assert!((1..200).contains(&started), "{started}");
+    assert!(bench.metrics.lines(at(0)).join("").contains("webhooks_pending_count"));
+}
+
+/// OBS-stall-alarm, J15, J16, J21: ages come from the tables, whatever the queues say.
+#[tokio::test]
+async fn the_gauges_say_what_is_left_and_for_how_long() {
+    let bench = Bench::new();
+    let lane = LaneId { tenant: tenant(), endpoint: bench.endpoint(), lane: 0 };
+    bench.row("a", 0).await;
+    bench.row("b", 50).await;
+    bench.row("p", 0).await;
+    bench.set("p", |row| {
+        (row.status, row.due_at, row.dead_at) = (Status::DeadLetter, None, Some(at(9)));
+    });
+    bench.outgoing("o", 30);
+    bench.store.wake(&lane, at(70)).await.unwrap();
+    let source = Source {
+        name: "shop".parse().unwrap(),
+        scheme: SchemeChoice::Preset("stripe".to_owned()),
+        handler: Handler::Mirror { emit_to: None },
+        created_at: at(0),
+    };
+    bench.store.tables().sources.insert(source.name.clone(), source.clone());
+    bench.store.beat(&source.name, at(40)).await.unwrap();
+    bench.at(100);
+    bench.sweep().await.unwrap();
+    let lines = bench.metrics.lines(at(100)).join("\n");
+    for expected in [
+        r#""webhooks_pending_count":2"#,
+        r#""oldest_pending_webhook_age":100"#,
+        r#""webhooks_dead_letter_count":1"#,
+        r#""outbox_unrelayed_count":1"#,
+        r#""oldest_unrelayed_age":70"#,
+        r#""lanes_due_count":1"#,
+        r#""oldest_due_age":30"#,
+        r#""last_event_age":60"#,
+    ] {
+        assert!(lines.contains(expected), "{expected} in\n{lines}");
+    }
+}

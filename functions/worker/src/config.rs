@@ -1,0 +1,111 @@
+//! What the worker reads of its environment.
+
+use std::time::Duration;
+
+use domain::{inbox::Limits, retry::Backoff};
+use runtime::{
+    aws,
+    env::{BadEnv, Base, Env},
+};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// The worker's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What every function reads.
+    pub base: Base,
+    /// Where AWS is.
+    pub aws: aws::Settings,
+    /// The Inbox table.
+    pub inbox_table: String,
+    /// The State table.
+    pub state_table: String,
+    /// The Outbox table.
+    pub outbox_table: String,
+    /// The Registry table.
+    pub registry_table: String,
+    /// Where large bodies are.
+    pub bodies_url: String,
+    /// Where messages come from.
+    pub inbound_queue_url: String,
+    /// How long a source is believed.
+    pub source_fresh: Duration,
+    /// How long it is believed while the registry cannot be read.
+    pub source_stale: Duration,
+    /// Shards of the index of pending rows.
+    pub pending_shards: u16,
+    /// Shards of the index of unrelayed events.
+    pub outbox_shards: u16,
+    /// The limits of processing.
+    pub limits: Limits,
+    /// How long an object of a source without versions is held while it is fetched.
+    pub object_lease: Duration,
+    /// Largest payload of an outgoing event, in bytes.
+    pub payload_max: usize,
+}
+
+impl Config {
+    /// Reads the environment of this process.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_env() -> Result<Self, BadEnv> {
+        Env::process().parse(Self::read)
+    }
+
+    /// Reads an environment. Everything is read before anything is missed, so that all problems are seen.
+    pub fn read(env: &mut Env) -> Option<Self> {
+        let (base, aws) = (Base::read(env), aws::Settings::read(env));
+        let inbox_table = env.text("INBOX_TABLE");
+        let state_table = env.text("STATE_TABLE");
+        let outbox_table = env.text("OUTBOX_TABLE");
+        let registry_table = env.text("REGISTRY_TABLE");
+        let bodies_url = env.text("BODIES_URL");
+        let inbound_queue_url = env.text("INBOUND_QUEUE_URL");
+        let source_fresh = env.millis("SOURCE_FRESH_MS", 0..=DAY_MS);
+        let source_stale = env.millis("SOURCE_STALE_MS", 0..=DAY_MS);
+        let pending_shards = env.number("PENDING_SHARDS", 1..=64);
+        let outbox_shards = env.number("OUTBOX_SHARDS", 1..=64);
+        let limits = limits(env);
+        let object_lease = env.millis("OBJECT_LEASE_MS", 1..=DAY_MS);
+        // A body of the inbox is at most 8 MiB, so more would never be reached.
+        let payload_max = env.number("PAYLOAD_MAX_BYTES", 1..=8 * 1024 * 1024);
+        Some(Self {
+            base: base?,
+            aws: aws?,
+            inbox_table: inbox_table?,
+            state_table: state_table?,
+            outbox_table: outbox_table?,
+            registry_table: registry_table?,
+            bodies_url: bodies_url?,
+            inbound_queue_url: inbound_queue_url?,
+            source_fresh: source_fresh?,
+            source_stale: source_stale?,
+            pending_shards: pending_shards?,
+            outbox_shards: outbox_shards?,
+            limits: limits?,
+            object_lease: object_lease?,
+            payload_max: payload_max?,
+        })
+    }
+}
+
+fn limits(env: &mut Env) -> Option<Limits> {
+    let attempts = env.number("WORKER_ATTEMPTS", 1..=100);
+    let base = env.millis("WORKER_BACKOFF_BASE_MS", 1..=DAY_MS);
+    let cap = env.millis("WORKER_BACKOFF_CAP_MS", 1..=DAY_MS);
+    // SQS hides a message for 12 hours at most.
+    let visibility = env.millis("WORKER_VISIBILITY_MS", 1..=DAY_MS / 2);
+    let horizon = env.millis("REQUEUE_HORIZON_MS", 1..=30 * DAY_MS);
+    let redrive_margin = env.millis("REDRIVE_MARGIN_MS", 0..=DAY_MS);
+    let retention = env.millis("INBOX_RETENTION_MS", 1..=3650 * DAY_MS);
+    Some(Limits {
+        attempts: attempts?,
+        backoff: Backoff { floor: Duration::ZERO, base: base?, cap: cap? },
+        visibility: visibility?,
+        horizon: horizon?,
+        redrive_margin: redrive_margin?,
+        retention: retention?,
+    })
+}

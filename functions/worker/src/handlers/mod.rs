@@ -1,0 +1,157 @@
+//! What events mean.
+//!
+//! A handler is a pure function from an event, and the state of its object before, to a plan: nothing has happened until
+//! the plan is committed, so a handler may run any number of times.
+//!
+//! A handler of your own is one file beside these, and one line in [`plan`].
+
+pub mod forward;
+pub mod mirror;
+
+use domain::{event::Object, inbox::NewRow, plan::Plan, source::Handler};
+use serde_json::json;
+
+/// A received event, with its bytes as they were signed.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// What was accepted: source, id, type, object, version, times.
+    pub row: &'a NewRow,
+    /// Its body.
+    pub body: &'a [u8],
+}
+
+/// What turns an event into a plan; see [`plan`].
+pub type PlanFn = fn(&Handler, &Event<'_>, Option<&Object>) -> Plan;
+
+/// Plans an event. `current` is its object, as it was just before; when the plan is committed it may have become newer.
+pub fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan {
+    match (event.source(), event.event_type(), handler) {
+        // A handler of your own goes before the configured ones:
+        // ("stripe-live", Some("invoice.paid"), _) => invoice_paid::plan(event, current),
+        (_, _, Handler::Mirror { emit_to }) => mirror::plan(event, current, emit_to.as_ref()),
+        (_, _, Handler::Forward { tenant, types }) => forward::plan(event, tenant, types),
+    }
+}
+
+impl Event<'_> {
+    /// The name of its source.
+    pub fn source(&self) -> &str {
+        self.row.key.source().as_str()
+    }
+
+    /// The provider's word for what happened.
+    pub fn event_type(&self) -> Option<&str> {
+        self.row.event_type.as_deref()
+    }
+
+    /// What an outgoing event about the same thing is about: the object, or else the event itself.
+    pub fn aggregate_id(&self) -> String {
+        let object = self.row.object.as_ref().map(|object| object.id.as_str());
+        object.unwrap_or_else(|| self.row.key.event_id()).to_owned()
+    }
+
+    /// The bytes for subscribers. JSON goes out as it came, byte for byte, numbers and spaces included. Anything else
+    /// (a form, XML) is wrapped, because subscribers are promised JSON:
+    /// `{"content_type": "...", "encoding": "utf-8" or "base64", "body": "..."}`.
+    pub fn payload(&self) -> Vec<u8> {
+        let text = std::str::from_utf8(self.body);
+        // Parsing into nothing keeps numbers out of it: a number too large for a machine is still JSON.
+        let is_json =
+            text.is_ok_and(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok());
+        if is_json {
+            return self.body.to_vec();
+        }
+        let content_type = self.row.headers.get("content-type");
+        let (encoding, body) = match text {
+            Ok(text) => ("utf-8", text.to_owned()),
+            Err(_) => {
+                ("base64", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, self.body))
+            }
+        };
+        json!({ "content_type": content_type, "encoding": encoding, "body": body })
+            .to_string()
+            .into_bytes()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use domain::{
+        body::{Place, Sha256Hash, StoredBody},
+        event::{ObjectRef, Origin, Version},
+        id::InboxKey,
+    };
+    use jiff::Timestamp;
+
+    use super::*;
+
+    /// An event of a source `shop`, with or without what a scheme may find.
+    pub(crate) fn row(
+        event_type: Option<&str>,
+        object: Option<(&str, &str)>,
+        version: Option<Version>,
+    ) -> NewRow {
+        NewRow {
+            key: InboxKey::new("shop".parse().unwrap(), "evt_1").unwrap(),
+            event_type: event_type.map(str::to_owned),
+            received_at: Timestamp::UNIX_EPOCH,
+            due_at: Timestamp::UNIX_EPOCH,
+            body: StoredBody { sha256: Sha256Hash::of(b""), length: 0, place: Place::Beside },
+            headers: BTreeMap::from([("content-type".to_owned(), "text/plain".to_owned())]),
+            object: object.map(|(kind, id)| ObjectRef { kind: kind.to_owned(), id: id.to_owned() }),
+            version,
+            occurred_at: None,
+            origin: Origin::Webhook,
+            key_id: None,
+            token: String::new(),
+            traceparent: None,
+        }
+    }
+
+    fn payload(body: &[u8]) -> Vec<u8> {
+        Event { row: &row(None, None, None), body }.payload()
+    }
+
+    /// INB-raw-bytes-kept
+    #[test]
+    fn json_goes_out_byte_for_byte() {
+        let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
+        let bodies = [
+            r#"{"id": 9007199254740993, "a":1.0,"b": 2.50 , "a":1e400}"#,
+            r#"{"n":1234567890123456789012345678901234567890,"s":"\u00e9\ud83d\ude00"}"#,
+            " [] ",
+            "null",
+            &deep,
+        ];
+        for body in bodies {
+            assert_eq!(payload(body.as_bytes()), body.as_bytes(), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_wrapped_so_that_it_can_be_unwrapped() {
+        let wrapped =
+            |body: &[u8]| serde_json::from_slice::<serde_json::Value>(&payload(body)).unwrap();
+        assert_eq!(
+            wrapped(b"a=1&b=%20"),
+            json!({ "content_type": "text/plain", "encoding": "utf-8", "body": "a=1&b=%20" })
+        );
+        assert_eq!(
+            wrapped(&[0xff, 0x00]),
+            json!({ "content_type": "text/plain", "encoding": "base64", "body": "/wA=" })
+        );
+        // JSON in another encoding, or cut off, is not JSON.
+        assert_eq!(wrapped(b"{\"a\":\"\xff\"}")["encoding"], "base64");
+        assert_eq!(wrapped(b"{\"a\":")["encoding"], "utf-8");
+        assert_eq!(wrapped(b"")["body"], "");
+    }
+
+    #[test]
+    fn an_event_without_an_object_is_about_itself() {
+        let about = |object| Event { row: &row(None, object, None), body: b"" }.aggregate_id();
+        assert_eq!(about(Some(("invoice", "in_1"))), "in_1");
+        assert_eq!(about(None), "evt_1");
+    }
+}

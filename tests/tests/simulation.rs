@@ -1,0 +1,84 @@
+//! A seeded simulation of the pipeline in one process and on one thread: the real flows over the tables in memory.
+//!
+//! A provider sends events, in any order, more than once, and again after a 503. Queues repeat, reorder, delay and lose
+//! messages. Stores throttle, lose answers and refuse transactions. Processes die at any call. The clock is the
+//! simulation's. Then the storm is over, all messages are lost, and everything must come to rest: every accepted event
+//! finished, or parked with a reason; every object at its newest version; every change told once.
+//!
+//! `POSTERN_SEED=123 cargo test -p tests --test simulation a_storm` replays one seed; `POSTERN_SEEDS=5000` tries more.
+//! Each mutation of [`ports::Broken`] breaks one promise on purpose, and must be noticed.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a suite may fail where it stands"
+)]
+#![expect(clippy::print_stderr, reason = "a suite tells what it saw")]
+
+#[path = "simulation/actors.rs"]
+mod actors;
+#[path = "simulation/check.rs"]
+mod check;
+#[path = "simulation/named.rs"]
+mod named;
+#[path = "simulation/ports.rs"]
+mod ports;
+#[path = "simulation/run.rs"]
+mod run;
+#[path = "simulation/subscriber.rs"]
+mod subscriber;
+#[path = "simulation/world.rs"]
+mod world;
+
+use ports::Broken;
+
+/// Seeds that a run tries, unless it is told otherwise.
+const SEEDS: u64 = 200;
+
+/// What the environment asks for.
+#[expect(clippy::disallowed_methods, reason = "a suite is its own edge")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// B32, C30, C37, L8, L10, L13: every seed is a storm of its own.
+#[test]
+fn a_storm_leaves_nothing_undone_and_nothing_done_twice() {
+    let seeds = match number("POSTERN_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("POSTERN_SEEDS").unwrap_or(SEEDS),
+    };
+    for seed in seeds {
+        let violations = run::live(seed, None);
+        assert!(
+            violations.is_empty(),
+            "{}\n\nreplay: POSTERN_SEED={seed} cargo test -p tests --test simulation a_storm\n",
+            violations.join("\n")
+        );
+    }
+}
+
+#[test]
+fn every_broken_promise_is_noticed_as_what_it_is() {
+    let broken = [
+        (Broken::NoSweeper, "still not at rest"),
+        (Broken::AnswersBeforeStoring, "was answered with 2xx and is not in the table"),
+        (Broken::UnguardedObjects, "is the newest"),
+        (Broken::ForgetsOperations, "operation credit in_"),
+        (Broken::FinishesApart, "was told 1 times, not 0"),
+        (Broken::EmitsApart, "was told 0 times, not 1"),
+        (Broken::CountsLate, "pending: [\"mirror#evt_k\"]"),
+        (Broken::FreshIds, "was told 2 times, not 1"),
+    ];
+    for (broken, symptom) in broken {
+        let noticed = (0..SEEDS).find_map(|seed| {
+            let violations = run::live(seed, Some(broken));
+            let violation = violations.into_iter().find(|told| told.contains(symptom));
+            violation.map(|violation| (seed, violation))
+        });
+        let Some((seed, violation)) = noticed else {
+            panic!("{SEEDS} seeds did not notice {broken:?}");
+        };
+        eprintln!("{broken:?} was noticed by seed {seed}: {violation}");
+    }
+}

@@ -1,0 +1,324 @@
+//! Who does something: each looks at the world and may start a process in it, which may die at any of its calls.
+
+use std::{pin::Pin, task::Poll, time::Duration};
+
+use domain::{
+    event::{Object, ObjectRef},
+    id::SourceName,
+    inbox::{COUNT_FIRST_FROM, Noted, Status},
+    message::InboundMessage,
+    plan::{Change, Emit, Plan},
+    ports::{Inbox as _, Queue as _},
+    source::Handler,
+};
+use flow::{
+    accept::Door,
+    fanout::{FanOut, Fate},
+    incoming::Incoming,
+};
+use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
+use http::HeaderMap;
+use rand::{RngExt as _, rngs::StdRng};
+use signing::{Request, sign::Outgoing};
+use sweeper::Sweeper;
+use worker::{
+    Received, Worker,
+    handlers::{self, Event},
+};
+
+use crate::{
+    ports::Broken,
+    subscriber,
+    world::{LIMITS, RULES, SIGNING, Send, World, tenant},
+};
+
+/// When the sweeper looks for an event that no message has brought to the worker.
+const FIRST_DUE: Duration = Duration::from_secs(120);
+
+/// Something that runs until it is done, or dies.
+pub(crate) struct Process<'w> {
+    /// Whose it is.
+    pub(crate) who: &'static str,
+    /// What it does.
+    pub(crate) work: LocalBoxFuture<'w, ()>,
+}
+
+/// Somebody who may start a process. `None`: there is nothing to do.
+pub(crate) type Actor = for<'w> fn(&'w World, &mut StdRng) -> Option<Process<'w>>;
+
+/// Everybody who takes part, and how often they are asked, against the others.
+pub(crate) const ACTORS: &[(&str, u32, Actor)] = &[
+    ("provider", 8, provider),
+    ("worker", 8, worker),
+    ("relay", 3, relay),
+    ("deliverer", 4, subscriber::deliverer),
+    ("sweeper", 1, sweeper),
+    ("person", 1, person),
+];
+
+pub(crate) fn process<'w>(
+    who: &'static str,
+    work: impl Future<Output = ()> + 'w,
+) -> Option<Process<'w>> {
+    Some(Process { who, work: work.boxed_local() })
+}
+
+/// The provider sends what is due, and ingress accepts it. No answer, or another than 2xx, is a reason to try again.
+pub(crate) fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    let now = world.now();
+    let mut sends = world.sends.borrow_mut();
+    let due: Vec<usize> = (0..sends.len()).filter(|n| sends[*n].at <= now).collect();
+    let send = sends.swap_remove(*due.get(rng.random_range(0..due.len().max(1)))?);
+    // The next try stands before this one begins, and falls when this one is answered.
+    let wait = Duration::from_millis(rng.random_range(1000..60_000));
+    let next = (send.tries > 0).then(|| Send { at: now + wait, tries: send.tries - 1, ..send });
+    sends.extend(next);
+    drop(sends);
+    process("ingress", async move {
+        if accept(world, send.fact).await {
+            world.accepted.borrow_mut().insert(send.fact);
+            let mut sends = world.sends.borrow_mut();
+            if let Some(place) = next.and_then(|next| sends.iter().position(|send| *send == next)) {
+                sends.swap_remove(place);
+            }
+        }
+    })
+}
+
+/// One request of the provider, from its signature to the answer. Whether the answer is 2xx.
+pub(crate) async fn accept(world: &World, fact: usize) -> bool {
+    let (fact, signing, now) = (&world.facts[fact], &*SIGNING, world.now());
+    let url = format!("https://hooks.example/webhooks/{}", fact.key.source());
+    let outgoing = Outgoing {
+        method: "POST",
+        url: &url,
+        headers: HeaderMap::new(),
+        id: None,
+        event_type: None,
+        body: &fact.body,
+    };
+    let headers = signing::sign::sign_as(&signing.scheme, &signing.signs, &outgoing, now).unwrap();
+    let request = Request { method: "POST", url: &url, headers: &headers, body: &fact.body };
+    let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
+    let source: SourceName = fact.key.source().clone();
+    let incoming = Incoming::verified(source, verified, &headers);
+    let store = &world.sim.store;
+    let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
+    let accepted = door.accept(incoming, world.name("token"), now).await;
+    accepted.is_ok() || world.sim.broken == Some(Broken::AnswersBeforeStoring)
+}
+
+/// Lambda takes a few messages, and runs the worker on them.
+pub(crate) fn worker<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    let weather = world.weather.get();
+    let mut batch = Vec::new();
+    for _ in 0..rng.random_range(1..=4) {
+        let Some(got) = world.inbound.receive(|visible| rng.random_range(0..visible.max(1))) else {
+            break;
+        };
+        let is_told = world.sim.broken != Some(Broken::CountsLate);
+        batch.push(Handed {
+            message: Received {
+                receipt: got.receipt,
+                text: got.text,
+                receives: if is_told { got.receives } else { 1 },
+                sent_at: got.sent_at,
+            },
+            jitter: rng.random(),
+            polls: rng.random_bool(weather.timeouts).then(|| rng.random_range(0..12)),
+            is_ack_lost: rng.random_bool(weather.lost_acks),
+        });
+    }
+    if batch.is_empty() {
+        return None;
+    }
+    process("worker", handle(world, batch))
+}
+
+/// A message in the hands of a worker, and what luck it will have.
+#[derive(Clone, Debug)]
+pub(crate) struct Handed {
+    /// The message.
+    pub(crate) message: Received,
+    /// The jitter of its waits.
+    pub(crate) jitter: f64,
+    /// How many polls until its time is over.
+    pub(crate) polls: Option<u32>,
+    /// Whether its acknowledgement will be lost.
+    pub(crate) is_ack_lost: bool,
+}
+
+/// Runs the worker on messages as its own batch does: those that were received often come last, alone.
+pub(crate) async fn handle(world: &World, batch: Vec<Handed>) {
+    let store = &world.sim.store;
+    let worker = &Worker {
+        inbox: store,
+        state: &world.sim,
+        sources: &world.sources,
+        bodies: store,
+        queue: &world.inbound,
+        limits: LIMITS,
+        payload_max: 1_000_000,
+        plan,
+        metrics: &world.metrics,
+        now: world.clock(),
+    };
+    let one = |handed: Handed| async move {
+        let outcome = worker.handle(&handed.message, handed.jitter, deadline(handed.polls)).await;
+        (outcome.is_settled() && !handed.is_ack_lost).then_some(handed.message.receipt)
+    };
+    let (alone, together): (Vec<_>, Vec<_>) =
+        batch.into_iter().partition(|handed| handed.message.receives >= COUNT_FIRST_FROM);
+    let mut settled = join_all(together.into_iter().map(&one)).await;
+    for handed in alone {
+        settled.push(one(handed).await);
+    }
+    // Lambda deletes what did not fail once the whole batch is answered.
+    for receipt in settled.into_iter().flatten() {
+        world.inbound.delete(&receipt);
+    }
+}
+
+/// The shipped handlers; and each object that is mirrored is credited once, whichever event comes first.
+fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan {
+    match (handlers::plan(handler, event, current), handler, &event.row.object) {
+        (Plan::Apply(mut changes), Handler::Mirror { .. }, Some(object)) => {
+            let operation = format!("credit {}", object.id).parse().unwrap();
+            changes.push(Change::once(operation).then_emit(Emit {
+                tenant: tenant(),
+                event_type: "credit.given".to_owned(),
+                schema_version: 1,
+                aggregate_id: object.id.clone(),
+                aggregate_version: None,
+                name: "credit".to_owned(),
+                payload: credit(object),
+            }));
+            Plan::Apply(changes)
+        }
+        (plan, ..) => plan,
+    }
+}
+
+/// What subscribers get of an object's credit.
+pub(crate) fn credit(object: &ObjectRef) -> Vec<u8> {
+    format!(r#"{{"credit":"{}"}}"#, object.id).into_bytes()
+}
+
+/// A deadline that is over after so many polls.
+async fn deadline(polls: Option<u32>) {
+    let Some(mut left) = polls else { return std::future::pending().await };
+    std::future::poll_fn(|_| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The relay reads the stream on from where it stands; what it could not do holds it up, or is left to the sweeper.
+pub(crate) fn relay<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    let from = world.stream.get();
+    let stream = &world.sim.store.tables().stream;
+    let events: Vec<_> = stream.iter().skip(from).take(rng.random_range(1..=5)).cloned().collect();
+    if events.is_empty() || !world.weather.get().stream {
+        return None;
+    }
+    process("relay", async move {
+        let fates = fan_out(world).run(&events, world.now()).await;
+        let is_down = fates.iter().any(|fate| matches!(fate, Fate::Down(_)));
+        // The stream has one reader, but a slow one of an earlier sandbox may end after a later one.
+        if !is_down && world.stream.get() == from {
+            world.stream.set(from + events.len());
+        }
+    })
+}
+
+type Out<'w> = FanOut<
+    'w,
+    testkit::memory::Store,
+    testkit::memory::Store,
+    testkit::memory::Store,
+    testkit::memory::MemoryQueue,
+>;
+
+fn fan_out(world: &World) -> Out<'_> {
+    let store = &world.sim.store;
+    FanOut {
+        lanes: store,
+        outbox: store,
+        registry: store,
+        queue: &world.wake,
+        cache: &world.cache,
+        deadline: RULES.delivery_deadline,
+    }
+}
+
+/// The schedule runs the sweeper, now and then twice at once.
+pub(crate) fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w>> {
+    if world.sim.broken == Some(Broken::NoSweeper) {
+        return None;
+    }
+    process("sweeper", async move {
+        // What a broken sweep did not do, the next one does.
+        let _ = sweep(world).await;
+    })
+}
+
+/// One sweep.
+pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::SweepFailed> {
+    let store = &world.sim.store;
+    let sweeper = Sweeper {
+        inbox: store,
+        state: store,
+        outbox: store,
+        lanes: store,
+        registry: store,
+        inbound: &world.inbound,
+        wake: &world.wake,
+        cache: &world.cache,
+        rules: RULES,
+        metrics: &world.metrics,
+        now: world.clock(),
+    };
+    sweeper.sweep(&world.name("sweep")).await
+}
+
+/// Somebody replays a finished event, or redrives the dead-letter queue, though nobody asked for it.
+pub(crate) fn person<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    if !rng.random_bool(0.1) {
+        return None;
+    }
+    if rng.random_bool(0.5) {
+        world.inbound.redrive();
+        return None;
+    }
+    let tables = world.sim.store.tables();
+    let finished = tables.inbox.values().filter(|item| item.row.status == Status::Processed);
+    let finished: Vec<_> = finished.map(|item| item.row.new.key.clone()).collect();
+    let key = finished.get(rng.random_range(0..finished.len().max(1)))?.clone();
+    process("person", async move {
+        let (store, now) = (&world.sim.store, world.now());
+        if let Ok(Noted::Yes) = store.replay(&key, now + FIRST_DUE, now).await {
+            world.inbound.send(&[InboundMessage(key)], Duration::ZERO).await;
+        }
+    })
+}
+
+/// Something happens to the queue that no process did.
+pub(crate) fn mischief(world: &World, rng: &mut StdRng) {
+    if rng.random_bool(0.8) {
+        world.inbound.duplicate(|messages| rng.random_range(0..messages.max(1)));
+    } else {
+        world.inbound.purge();
+    }
+}
+
+/// Polls a process once. `true`: it is over, done or dead.
+pub(crate) fn poll(world: &World, process: &mut Process<'_>) -> bool {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let is_done = Pin::new(&mut process.work).poll(&mut context).is_ready();
+    // Whoever was polled is the one who died.
+    world.crashed() || is_done
+}
