@@ -33,6 +33,10 @@ pub struct Config {
     pub delivery_retention: Duration,
     /// The rules of draining.
     pub rules: Rules,
+    /// How long a pass over one lane begins new attempts.
+    pub pass: Duration,
+    /// Lanes that are drained at once.
+    pub lanes_per_invocation: usize,
     /// The bounds of an attempt.
     pub bounds: Bounds,
     /// One more root certificate, on the local host only.
@@ -63,6 +67,8 @@ impl Config {
         let wake_shards = env.number("WAKE_SHARDS", 1..=64);
         let delivery_retention = env.millis("DELIVERY_RETENTION_MS", SECOND..=3660 * DAY);
         let rules = rules(env);
+        let pass = env.millis("LANE_PASS_MS", 1..=600 * SECOND);
+        let lanes_per_invocation = env.number("LANES_PER_INVOCATION", 1..=10);
         let bounds = bounds(env);
         let extra_root = env.optional_text("LOCAL_EXTRA_ROOT").map(PathBuf::from);
         Some(Self {
@@ -76,6 +82,8 @@ impl Config {
             wake_shards: wake_shards?,
             delivery_retention: delivery_retention?,
             rules: rules?,
+            pass: pass?,
+            lanes_per_invocation: lanes_per_invocation?,
             bounds: bounds?,
             extra_root,
         })
@@ -94,8 +102,6 @@ fn rules(env: &mut Env) -> Option<Rules> {
     let probe_cap = env.millis("BREAKER_PROBE_CAP_MS", 1..=DAY);
     let hold = env.millis("HOLD_MS", SECOND..=365 * DAY);
     let concurrency = env.number("ENDPOINT_CONCURRENCY", 1..=100);
-    let pass = env.millis("LANE_PASS_MS", 1..=600 * SECOND);
-    let lanes = env.number("LANES_PER_INVOCATION", 1..=10);
     if cap.zip(deadline).is_some_and(|(cap, deadline)| cap > deadline) {
         // The first wait that is drawn above the deadline would be the end of a delivery.
         return env.problem("RETRY_CAP_MS", "is more than DELIVERY_DEADLINE_MS; it should be less");
@@ -115,8 +121,6 @@ fn rules(env: &mut Env) -> Option<Rules> {
         },
         hold: hold?,
         concurrency: concurrency?,
-        pass: pass?,
-        lanes: lanes?,
     })
 }
 

@@ -41,10 +41,6 @@ pub struct Rules {
     pub hold: Duration,
     /// Deliveries under way at once to an endpoint that does not say.
     pub concurrency: u32,
-    /// How long a pass over one lane begins new attempts.
-    pub pass: Duration,
-    /// Lanes that are drained at once.
-    pub lanes: usize,
 }
 
 /// Time and chance, which are read at the function's edge only.

@@ -51,6 +51,10 @@ pub struct Deliverer<L, O, R, K, B, Q, N> {
     pub dialler: Dialler<N>,
     /// The rules of draining.
     pub rules: Rules,
+    /// How long a pass over one lane begins new attempts.
+    pub pass: Duration,
+    /// Lanes that are drained at once.
+    pub width: usize,
     /// What is counted.
     pub metrics: Metrics,
     /// Time and chance.
@@ -103,7 +107,7 @@ where
             let text = message.body.unwrap_or_default();
             self.wake(&text, &format!("{request}/{id}"), deadline).await.map(drop)
         };
-        let answer = batch::each(batch, self.rules.lanes, drain).await;
+        let answer = batch::each(batch, self.width, drain).await;
         self.metrics.flush((self.edge.now)());
         answer
     }
@@ -160,7 +164,7 @@ where
     /// The end of a pass: early enough that an attempt begun at the last moment can end.
     fn until(&self, now: Timestamp, deadline: Timestamp) -> Timestamp {
         let last = deadline.saturating_sub(self.dialler.bounds().attempt + MARGIN);
-        let pass = now.saturating_add(self.rules.pass).unwrap_or(Timestamp::MAX);
+        let pass = now.saturating_add(self.pass).unwrap_or(Timestamp::MAX);
         last.map_or(pass, |last| pass.min(last))
     }
 }

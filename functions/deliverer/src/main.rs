@@ -25,6 +25,8 @@ async fn main() -> Result<(), Error> {
         queue: SqsQueue::new(aws.sqs(), c.wake_queue_url),
         dialler: Dialler::open(c.bounds, c.extra_root.as_deref())?,
         rules: c.rules,
+        pass: c.pass,
+        width: c.lanes_per_invocation,
         metrics: telemetry::Metrics::new(&c.base.env_name),
         #[expect(clippy::disallowed_methods, reason = "the edge reads the clock and rolls dice")]
         edge: Edge { now: Timestamp::now, jitter: rand::random },

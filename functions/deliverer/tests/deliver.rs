@@ -57,8 +57,6 @@ fn rules() -> Rules {
         },
         hold: 14 * day,
         concurrency: 5,
-        pass: 20 * second,
-        lanes: 10,
     }
 }
 
@@ -74,6 +72,8 @@ fn deliverer(authority: &Authority) -> MemoryDeliverer {
         queue: MemoryQueue::new(Duration::from_secs(60), 9),
         dialler: authority.dialler(Script::loopback(), BOUNDS),
         rules: rules(),
+        pass: Duration::from_secs(20),
+        width: 10,
         metrics: Metrics::new("test"),
         edge: Edge { now: clock, jitter: || 0.5 },
     }

@@ -48,8 +48,6 @@ const RULES: Rules = Rules {
     },
     hold: Duration::from_secs(1_209_600),
     concurrency: 5,
-    pass: Duration::from_secs(20),
-    lanes: 10,
 };
 
 /// When each test begins, in seconds; deliveries are due from then on.

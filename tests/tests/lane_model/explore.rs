@@ -112,8 +112,6 @@ const RULES: Rules = Rules {
     },
     hold: Duration::from_secs(1_209_600),
     concurrency: 1,
-    pass: Duration::from_secs(20),
-    lanes: 10,
 };
 
 /// When every search begins, in milliseconds.
