@@ -98,7 +98,7 @@ fn a_repair_without_its_put_strands_a_delivery() {
 }
 
 #[test]
-fn a_relay_that_marks_before_it_wakes_strands_a_delivery() {
+fn a_wake_without_its_time_strands_a_delivery() {
     let stranded = stranding(&relay_meets_holders(61_000, 0), Mistake::WakeForgets);
     assert!(stranded.is_some(), "the model is blind to a wake that does not set wake_at");
 }
