@@ -28,7 +28,7 @@ pub struct Local {
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Which deployment")]
 pub struct Deployment {
-    /// The URL of its api, which is the stack's output AdminUrl; default: the local host of this project
+    /// The URL of its api, which is the stack's output `AdminUrl`; default: the local host of this project
     #[arg(long, global = true, env = "POSTERN_API", value_name = "URL", hide_env_values = true)]
     pub api: Option<String>,
 

@@ -27,9 +27,10 @@ use crate::{
 
 /// Run everything on this machine, and show one event's way through it
 ///
-/// Builds what is not up to date, starts the local host with the functions of template.yaml, plays a provider that sends
-/// one signed event, and a subscriber that gets it. Everything is kept in the state folder for the next start.
+/// Builds what is not up to date, starts the local host with the functions of template.yaml, plays a provider that
+/// sends one signed event, and a subscriber that gets it. Everything is kept in the state folder for the next start.
 #[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct Args {
     /// Stop after the story; the exit code is 1 if any stage failed or is missing
     #[arg(long)]

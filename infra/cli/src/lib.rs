@@ -29,9 +29,9 @@ use crate::{client::Client, complaint::Complaint, deployment::Deployment};
 
 /// Receives and sends webhooks you can rely on: the tool of its operators and developers
 ///
-/// Commands that ask a deployment mean the local host of this project, or the one on AWS that --api or POSTERN_API
-/// names. Calls to AWS are signed with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Commands that
-/// change something say on the error stream which deployment they act on.
+/// Commands that ask a deployment mean the local host of this project, or the one on AWS that `--api` or
+/// `POSTERN_API` names. Calls to AWS are signed with `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
+/// `AWS_SESSION_TOKEN`. Commands that change something say on the error stream which deployment they act on.
 ///
 /// Exit codes: 0 done; 1 the answer is no; 2 the question could not be answered.
 #[derive(Debug, Parser)]
