@@ -15,7 +15,7 @@ use crate::{
     print::{self, table},
 };
 
-/// Events received and events sent: story, replay, publish, redeliver
+/// What can be asked.
 #[derive(clap::Subcommand, Debug)]
 pub enum Events {
     /// Show the whole story of a received event

@@ -38,7 +38,10 @@ pub fn table(out: &mut dyn Write, head: &[&str], rows: Vec<Vec<String>>) -> io::
     for row in rows {
         table.add_row(row.iter().map(|cell| printable(cell)));
     }
-    writeln!(out, "{table}")
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    writeln!(out, "{}", table.trim_fmt())
 }
 
 /// The rows of a list that stands in an answer under a name.

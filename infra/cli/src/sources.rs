@@ -10,7 +10,7 @@ use crate::{
     print::{self, table},
 };
 
-/// Inbound feeds of providers: list, show, add
+/// What can be asked.
 #[derive(clap::Subcommand, Debug)]
 pub enum Sources {
     /// List all sources
