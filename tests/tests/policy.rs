@@ -129,6 +129,8 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.client().get("/v1/sources").await?.good()?;
     api.client().get("/v1/sources/mirrored").await?.good()?;
     api.client().get("/v1/tenants/policy/endpoints").await?.good()?;
+    let path = format!("/v1/tenants/policy/endpoints/{}", endpoint.id);
+    api.client().get(&path).await?.good()?;
 
     // Small, middling and large; twice; failing first; overtaken.
     subscriber.then([Reply::status(500), Reply::status(503).header("retry-after", "1")]);
