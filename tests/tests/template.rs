@@ -97,6 +97,10 @@ fn tables_have_the_indexes_that_the_code_asks() {
                 json!({"ProjectionType": "ALL"}),
             ),
             (
+                "/Resources/InboxTable/Properties/GlobalSecondaryIndexes/0/Projection",
+                json!({"ProjectionType": "KEYS_ONLY"}),
+            ),
+            (
                 "/Resources/DeliveriesTable/Properties/AttributeDefinitions/3/AttributeType",
                 json!("S"),
             ),

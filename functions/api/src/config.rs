@@ -22,6 +22,8 @@ pub struct Config {
     pub deliveries_table: String,
     /// The Registry table.
     pub registry_table: String,
+    /// Where large payloads are kept.
+    pub bodies_url: String,
     /// The queue the worker reads.
     pub inbound_queue_url: String,
     /// The queue the deliverer reads.
@@ -53,6 +55,7 @@ impl Config {
         let outbox_table = env.text("OUTBOX_TABLE");
         let deliveries_table = env.text("DELIVERIES_TABLE");
         let registry_table = env.text("REGISTRY_TABLE");
+        let bodies_url = env.text("BODIES_URL");
         let inbound_queue_url = env.text("INBOUND_QUEUE_URL");
         let wake_queue_url = env.text("WAKE_QUEUE_URL");
         let secret_prefix = env.text("SECRET_PREFIX");
@@ -68,6 +71,7 @@ impl Config {
             outbox_table: outbox_table?,
             deliveries_table: deliveries_table?,
             registry_table: registry_table?,
+            bodies_url: bodies_url?,
             inbound_queue_url: inbound_queue_url?,
             wake_queue_url: wake_queue_url?,
             secret_prefix: secret_prefix?,

@@ -1,32 +1,38 @@
 //! Configure, read, replay and publish, over HTTP.
 //!
 //! For operators and for the team's own programs: the gateway asks callers for IAM signatures, and this code trusts the
-//! gateway. Every error is problem+json with a stable `type`, and says what, why and what next; it never carries the
-//! text of a cause.
+//! gateway. Every error is problem+json with a stable `type`, and says what, why and what next. Never here: the text of
+//! a cause in an answer, a secret in an answer except the one that makes an endpoint, an effect without its audit entry.
 //!
 //! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`endpoints`],
-//! [`received`] and [`outgoing`] answer them.
+//! [`received`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the outside.
 
 pub mod config;
 pub mod endpoints;
 pub mod outgoing;
 mod problem;
 pub mod received;
+pub mod request;
 pub mod sources;
 
 use std::{fmt, sync::Arc};
 
 use axum::{
     Router,
-    extract::{FromRequestParts, Request, rejection::JsonRejection},
-    http::request::Parts,
+    extract::{DefaultBodyLimit, MatchedPath, Request, State},
+    http::{HeaderValue, header},
+    middleware::{self, Next},
+    response::Response,
     routing::{get, post},
 };
 use domain::message::{InboundMessage, WakeMessage};
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue, SetSourceSecrets,
+    AuditEntry, Bodies, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue,
+    SetSourceSecrets,
 };
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
+use serde::Serialize;
 use uuid::Uuid;
 
 pub use self::{config::Config, problem::Problem};
@@ -49,6 +55,8 @@ pub trait Ports: Send + Sync + 'static {
     type Keyring: Keyring + Send + 'static;
     /// Secrets of sources.
     type Secrets: SetSourceSecrets + Send + 'static;
+    /// Large payloads.
+    type Bodies: Bodies + Send + 'static;
 }
 
 /// What every route needs.
@@ -69,6 +77,8 @@ pub struct Api<P: Ports> {
     pub keyring: P::Keyring,
     /// Secrets of sources.
     pub secrets: P::Secrets,
+    /// Large payloads.
+    pub bodies: P::Bodies,
     /// The limits.
     pub limits: Limits,
     /// Clock and randomness.
@@ -111,6 +121,70 @@ pub struct Edge {
     pub random: fn() -> [u8; 32],
 }
 
+impl Edge {
+    /// The clock and the randomness of this machine.
+    #[expect(clippy::disallowed_methods, reason = "the edge reads the clock and mints ids")]
+    pub const REAL: Self =
+        Self { now: Timestamp::now, uuid: Uuid::now_v7, random: rand::random::<[u8; 32]> };
+}
+
+/// The ports of a deployment on AWS.
+#[derive(Debug)]
+pub enum Deployed {}
+
+impl Ports for Deployed {
+    type Inbox = dynamo::InboxTable;
+    type Outbox = dynamo::OutboxTable;
+    type Deliveries = dynamo::DeliveriesTable;
+    type Registry = dynamo::RegistryTable;
+    type Queues = runtime::SqsQueue;
+    type Wakes = runtime::SqsQueue;
+    type Keyring = runtime::KmsKeyring;
+    type Secrets = runtime::SecretsManager;
+    type Bodies = runtime::BodyStore;
+}
+
+/// The tenant of audit entries about what belongs to no tenant. Not a name that a tenant can have.
+const OF_THE_DEPLOYMENT: &str = "-";
+
+impl<P: Ports> Api<P> {
+    fn now(&self) -> Timestamp {
+        (self.edge.now)()
+    }
+
+    /// Writes down who does what, before it is done: nothing happens without its entry, and a failure here leaves
+    /// nothing done. An entry without an effect is a call that failed, or came second.
+    async fn audit(
+        &self,
+        tenant: &str,
+        actor: String,
+        action: &str,
+        subject: &str,
+        at: Timestamp,
+    ) -> Result<(), Problem> {
+        let (tenant, action, subject) = (tenant.to_owned(), action.to_owned(), subject.to_owned());
+        let entry = AuditEntry { tenant, at, actor, action, subject };
+        Ok(self.registry.audit(&entry).await?)
+    }
+}
+
+/// What a replay or a redelivery did.
+#[derive(Debug, Serialize)]
+pub struct Started {
+    /// Whether the function that does it was told at once. If not, the sweeper tells it within minutes.
+    enqueued: bool,
+}
+
+/// Reads of a store that are under way at once for one request.
+const WIDTH: usize = 16;
+
+/// The results of many calls, in their order.
+async fn at_once<T>(
+    calls: Vec<impl Future<Output = Result<T, Problem>>>,
+) -> Result<Vec<T>, Problem> {
+    stream::iter(calls).buffered(WIDTH).try_collect().await
+}
+
 /// All routes.
 pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
     Router::new()
@@ -123,6 +197,7 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
             "/v1/tenants/{tenant}/endpoints",
             get(endpoints::list::<P>).post(endpoints::add::<P>),
         )
+        .route("/v1/tenants/{tenant}/endpoints/{endpoint}", get(endpoints::show::<P>))
         .route("/v1/events", post(outgoing::publish::<P>))
         .route("/v1/tenants/{tenant}/events/{event}", get(outgoing::story::<P>))
         .route(
@@ -131,43 +206,27 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         )
         .fallback(|| async { Problem::no_route() })
         .method_not_allowed_fallback(|| async { Problem::no_method() })
+        .layer(DefaultBodyLimit::max(request::MAX_BODY))
+        .layer(middleware::from_fn_with_state(Arc::clone(&api), tell::<P>))
         .with_state(api)
 }
 
-/// The body of a request, or a problem that says what is wrong with it.
-#[derive(Debug)]
-pub struct Json<T>(pub T);
-
-impl<T: serde::de::DeserializeOwned, S: Send + Sync> axum::extract::FromRequest<S> for Json<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        match axum::Json::<T>::from_request(request, state).await {
-            Ok(axum::Json(value)) => Ok(Self(value)),
-            Err(JsonRejection::BytesRejection(_)) => Err(Problem::too_large()),
-            // The text of a rejection speaks of fields and positions in what the caller himself sent.
-            Err(rejection) => Err(Problem::invalid(&rejection.body_text())),
-        }
-    }
-}
-
-/// Who calls, as the gateway says.
-#[derive(Clone, Debug)]
-pub struct Actor(pub String);
-
-impl<S: Send + Sync> FromRequestParts<S> for Actor {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        use lambda_http::request::RequestContext;
-        let caller = match parts.extensions.get::<RequestContext>() {
-            Some(RequestContext::ApiGatewayV2(context)) => context
-                .authorizer
-                .as_ref()
-                .and_then(|authorizer| authorizer.iam.as_ref())
-                .and_then(|iam| iam.user_arn.clone()),
-            _ => None,
-        };
-        Ok(Self(caller.unwrap_or_else(|| "unknown".to_owned())))
-    }
+/// One line for each request: the route, not the path, because names in a path are for the audit log.
+async fn tell<P: Ports>(State(api): State<Arc<Api<P>>>, request: Request, next: Next) -> Response {
+    let began = api.now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    let took = api.now().duration_since(began).as_secs_f64() * 1000.0;
+    // One of the answers holds a secret, and none may be kept on the way.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    tracing::info!(
+        stage = "api",
+        method = method.as_str(),
+        route = route.as_ref().map(MatchedPath::as_str),
+        result = response.status().as_u16(),
+        duration_ms = (took * 10.0).round() / 10.0,
+        "answered"
+    );
+    response
 }

@@ -1,3 +1,40 @@
-//! Wires [`api`].
+//! Wires [`api`] to API Gateway.
 
-fn main() {}
+use std::sync::Arc;
+
+use api::{Api, Config, Deployed, Edge, router};
+use dynamo::{DeliveriesTable, InboxTable, OutboxTable, RegistryTable};
+use lambda_http::{Error, run};
+use runtime::{
+    BodyStore, KmsKeyring, SecretsManager, SqsQueue,
+    aws::{Aws, Pace, Service},
+    telemetry,
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let config = Config::from_env()?;
+    telemetry::init(&config.base);
+    let aws = Aws::new(&config.aws, Pace::BACKGROUND);
+    let client = aws_sdk_dynamodb::Client::new(&aws.config(Service::DynamoDb));
+    let shards = config.limits.pending_shards;
+    let outbox = OutboxTable::new(client.clone(), config.outbox_table, config.outbox_shards);
+    let api = Api::<Deployed> {
+        inbox: InboxTable::new(client.clone(), config.inbox_table, shards),
+        outbox: OutboxTable { requests: Some(config.state_table), ..outbox },
+        deliveries: DeliveriesTable::new(
+            client.clone(),
+            config.deliveries_table,
+            config.wake_shards,
+        ),
+        registry: RegistryTable { client, table: config.registry_table },
+        inbound: SqsQueue::new(aws.sqs(), config.inbound_queue_url),
+        wakes: SqsQueue::new(aws.sqs(), config.wake_queue_url),
+        keyring: KmsKeyring::new(aws.kms(), config.secrets_key_arn),
+        bodies: BodyStore::open(&config.bodies_url, &config.aws, Pace::BACKGROUND)?,
+        secrets: SecretsManager::new(aws.secrets_manager(), config.secret_prefix),
+        limits: config.limits,
+        edge: Edge::REAL,
+    };
+    run(router(Arc::new(api))).await
+}

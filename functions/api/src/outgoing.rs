@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
 };
 use domain::{
-    delivery::Attempt,
+    body::Sha256Hash,
+    delivery::{self, Attempt},
     endpoint::Endpoint,
     id::{EndpointId, EventId, TenantId},
     inbox::Noted,
@@ -15,28 +16,33 @@ use domain::{
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Payload},
     ports::{
-        AuditEntry, Configure as _, Deliveries as _, Outbox as _, Published, Queue as _,
-        Registry as _,
+        Bodies as _, Deliveries as _, Outbox as _, Published, Queue as _, Registry as _, StoreError,
     },
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Actor, Api, Json, Ports, Problem, endpoints::tenant_of};
+use crate::{
+    Api, Ports, Problem, Started, at_once, endpoints,
+    endpoints::tenant_of,
+    problem::Findings,
+    request::{Actor, Json, Path, Query},
+};
 
 /// An event to publish.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewEvent {
-    tenant: TenantId,
+    tenant: String,
     #[serde(rename = "type")]
     event_type: String,
     /// The version of the type's schema; 1 if it is left out.
     #[serde(default = "first_version")]
     schema_version: u32,
-    /// What the event is about.
+    /// What the event is about. Events of one aggregate share a lane.
     aggregate_id: String,
+    /// The aggregate's version, so that receivers can drop what is old.
     #[serde(default)]
     aggregate_version: Option<u64>,
     /// Sent to subscribers byte for byte as it stands here.
@@ -59,35 +65,115 @@ pub struct PublishedEvent {
 const MAX_TEXT: usize = 256;
 
 /// Publishes an event.
+///
+/// With an `Idempotency-Key` a call can be repeated: whether its answer was lost or not, the first call's event is the
+/// only one, and its id comes back. Without one, a repeated call publishes a second event.
 pub async fn publish<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     headers: HeaderMap,
     Json(new): Json<NewEvent>,
 ) -> Result<(StatusCode, axum::Json<PublishedEvent>), Problem> {
-    check(&new, api.limits.payload_bytes)?;
-    let key = idempotency_key(&headers)?;
-    let id = EventId::new((api.edge.uuid)());
+    let mut found = Findings::default();
+    check(&new, api.limits.payload_bytes, &mut found);
+    let key = idempotency_key(&headers, &mut found);
+    let Some(tenant) = found.keep("tenant", new.tenant.parse()) else {
+        return Err(found.problem());
+    };
+    found.done()?;
+
+    let payload = keep(&api, &tenant, new.payload.get().as_bytes()).await?;
     let event = OutboxEvent {
-        id,
-        tenant: new.tenant,
+        id: EventId::new((api.edge.uuid)()),
+        tenant,
         event_type: new.event_type,
         schema_version: new.schema_version,
         aggregate_id: new.aggregate_id,
         aggregate_version: new.aggregate_version,
-        payload: Payload::Inline(new.payload.get().as_bytes().to_vec()),
-        occurred_at: (api.edge.now)(),
-        traceparent: None,
+        payload,
+        occurred_at: api.now(),
+        traceparent: flow::incoming::traceparent(&headers),
     };
-    match api.outbox.publish(&event, key.as_deref()).await? {
-        Published::New => {
-            Ok((StatusCode::ACCEPTED, axum::Json(PublishedEvent { id, repeated: false })))
+    let (status, id) = match api.outbox.publish(&event, key.as_deref()).await? {
+        Published::New => (StatusCode::ACCEPTED, event.id),
+        Published::Before(id) if is_same(&api, &event, id).await? => (StatusCode::OK, id),
+        Published::Before(_) | Published::OtherBody => {
+            let detail =
+                "The Idempotency-Key was used for another event. Use a new key for each event.";
+            return Err(Problem::conflict("key-reused", detail));
         }
-        Published::Before(id) => {
-            Ok((StatusCode::OK, axum::Json(PublishedEvent { id, repeated: true })))
-        }
-        Published::OtherBody => Err(Problem::conflict(
-            "The idempotency key was used for another event. Use a new key for each event.",
-        )),
+    };
+    Ok((status, axum::Json(PublishedEvent { id, repeated: status == StatusCode::OK })))
+}
+
+/// Whether the event that a key stands for is this one. The outbox compares payloads only.
+async fn is_same<P: Ports>(
+    api: &Api<P>,
+    event: &OutboxEvent,
+    before: EventId,
+) -> Result<bool, Problem> {
+    let about = |event: &OutboxEvent| {
+        (
+            event.event_type.clone(),
+            event.schema_version,
+            event.aggregate_id.clone(),
+            event.aggregate_version,
+        )
+    };
+    // A key outlives its event: then there is nothing left to compare, and nothing is published twice.
+    let row = api.outbox.event(&event.tenant, before).await?;
+    Ok(row.is_none_or(|row| about(&row.event) == about(event)))
+}
+
+/// Payloads over this many bytes go to the bucket: the row stays cheap to mark, and far below DynamoDB's 400 KB.
+const INLINE_MAX: usize = 16 * 1024;
+
+/// Puts a large payload into the bucket before the row that names it.
+async fn keep<P: Ports>(
+    api: &Api<P>,
+    tenant: &TenantId,
+    payload: &[u8],
+) -> Result<Payload, Problem> {
+    if payload.len() <= INLINE_MAX {
+        return Ok(Payload::Inline(payload.to_vec()));
+    }
+    let hash = Sha256Hash::of(payload);
+    let compressed =
+        flow::payload::compress(payload).map_err(|error| StoreError::Refused(error.into()))?;
+    api.bodies.put(&flow::payload::name(tenant, &hash), compressed).await?;
+    Ok(Payload::Bucket(hash))
+}
+
+fn idempotency_key(headers: &HeaderMap, found: &mut Findings) -> Option<String> {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let key = keys.next()?;
+    let key = key.to_str().ok().filter(|key| (1..=MAX_TEXT).contains(&key.trim().len()));
+    if key.is_none() || keys.next().is_some() {
+        let problem = format!("it comes once, with 1 to {MAX_TEXT} visible ASCII characters");
+        found.note("Idempotency-Key", problem);
+    }
+    key.map(str::to_owned)
+}
+
+fn check(new: &NewEvent, payload_bytes: usize, found: &mut Findings) {
+    let fits = |text: &str| (1..=MAX_TEXT).contains(&text.len());
+    if !fits(&new.event_type) || !new.event_type.bytes().all(|b| b.is_ascii_graphic()) {
+        found.note("type", format!("it is 1 to {MAX_TEXT} visible ASCII characters"));
+    }
+    if !fits(&new.aggregate_id) || new.aggregate_id.chars().any(char::is_control) {
+        found.note(
+            "aggregate_id",
+            format!("it is 1 to {MAX_TEXT} bytes without control characters"),
+        );
+    }
+    if new.schema_version == 0 {
+        found.note("schema_version", "versions are counted from 1");
+    }
+    let length = new.payload.get().len();
+    if length > payload_bytes {
+        found.note(
+            "payload",
+            format!("it has {length} bytes, and this deployment takes {payload_bytes}; send a link to what is large"),
+        );
     }
 }
 
@@ -110,9 +196,9 @@ pub struct OutgoingStory {
 #[derive(Debug, Serialize)]
 pub struct DeliveryStory {
     endpoint: EndpointId,
-    /// Where the endpoint is, without its path: paths often carry tokens.
-    host: String,
-    state: domain::delivery::State,
+    /// The endpoint's URL without what may hold a token.
+    url: String,
+    state: delivery::State,
     attempts: u32,
     next_attempt_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
@@ -138,10 +224,13 @@ pub(crate) async fn tell<P: Ports>(
     let Some(OutboxRow { event, relayed }) = api.outbox.event(tenant, id).await? else {
         return Ok(None);
     };
-    let mut deliveries = Vec::new();
-    for endpoint in api.registry.endpoints(tenant).await? {
-        deliveries.extend(delivery(api, &event, &endpoint).await?);
-    }
+    // Until the fan-out has ended, any endpoint may have a delivery already.
+    let may_have_it = |endpoint: &Endpoint| {
+        relayed.as_ref().is_none_or(|relayed| relayed.endpoints.contains(&endpoint.id))
+    };
+    let endpoints = api.registry.endpoints(tenant).await?.into_iter().filter(may_have_it);
+    let deliveries = endpoints.map(|endpoint| delivery(api, &event, endpoint));
+    let deliveries = at_once(deliveries.collect()).await?.into_iter().flatten().collect();
     Ok(Some(OutgoingStory {
         id,
         tenant: tenant.clone(),
@@ -157,86 +246,81 @@ pub(crate) async fn tell<P: Ports>(
 async fn delivery<P: Ports>(
     api: &Api<P>,
     event: &OutboxEvent,
-    endpoint: &Endpoint,
+    endpoint: Endpoint,
 ) -> Result<Option<DeliveryStory>, Problem> {
-    let lane = LaneId::of(endpoint, event.id, &event.aggregate_id);
+    let lane = LaneId::of(&endpoint, event.id, &event.aggregate_id);
     let found = api.deliveries.read(&lane, &[event.id]).await?;
-    let pending = domain::delivery::State::Pending;
-    let host = url::Url::parse(&endpoint.url).ok();
-    let host = host.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
     Ok(found.into_iter().next().map(|found| DeliveryStory {
         endpoint: endpoint.id,
-        host,
+        url: endpoints::shape(&endpoint.url),
         state: found.state,
         attempts: found.attempts,
-        next_attempt_at: (found.state == pending).then_some(found.due_at),
+        next_attempt_at: (found.state == delivery::State::Pending).then_some(found.due_at),
         finished_at: found.finished_at,
         log: found.log,
     }))
+}
+
+/// How a redelivery is asked for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redelivery {
+    /// Send again what the endpoint has taken already.
+    #[serde(default)]
+    include_delivered: bool,
 }
 
 /// Delivers a finished delivery again, with the same event id.
 pub async fn redeliver<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     Path((tenant, event, endpoint)): Path<(String, String, String)>,
+    Query(how): Query<Redelivery>,
     Actor(actor): Actor,
-) -> Result<StatusCode, Problem> {
+) -> Result<(StatusCode, axum::Json<Started>), Problem> {
     let tenant = tenant_of(&tenant)?;
     let id: EventId = event.parse().map_err(|_| absent())?;
-    let no_endpoint = || Problem::absent("endpoint of this id at this tenant");
-    let endpoint: EndpointId = endpoint.parse().map_err(|_| no_endpoint())?;
+    let endpoint: EndpointId = endpoint.parse().map_err(|_| endpoints::absent())?;
     let row = api.outbox.event(&tenant, id).await?.ok_or_else(absent)?;
-    let (endpoint, _) = api.registry.endpoint(&tenant, endpoint).await?.ok_or_else(no_endpoint)?;
-
+    let found = api.registry.endpoint(&tenant, endpoint).await?;
+    let (endpoint, _) = found.ok_or_else(endpoints::absent)?;
     let lane = LaneId::of(&endpoint, id, &row.event.aggregate_id);
-    let now = (api.edge.now)();
+    let deliveries = api.deliveries.read(&lane, &[id]).await?;
+    let unmatched = || {
+        Problem::absent(
+            "delivery of this event to this endpoint: it did not match, or was not relayed yet",
+        )
+    };
+    match deliveries.first().ok_or_else(unmatched)?.state {
+        delivery::State::Pending => return Err(pending()),
+        delivery::State::Succeeded if !how.include_delivered => return Err(delivered()),
+        delivery::State::Succeeded | delivery::State::Dead | delivery::State::Cancelled => {}
+    }
+
+    let now = api.now();
+    let subject = format!("{id} {}", endpoint.id);
+    api.audit(tenant.as_str(), actor, "delivery.redeliver", &subject, now).await?;
     let deadline = now.saturating_add(api.limits.delivery_deadline).unwrap_or(Timestamp::MAX);
+    // Between the look and the write another call may have come first.
     if api.deliveries.redeliver(&lane, id, deadline, now).await? == Noted::Moved {
-        return Err(Problem::conflict(
-            "There is no finished delivery of this event to this endpoint: it never matched, or it is still pending \
-             and will be tried without being asked.",
-        ));
+        return Err(pending());
     }
     // A lost message only costs time: the lane's wake_at stands.
-    let _ = api.wakes.send(&[WakeMessage(lane)], std::time::Duration::ZERO).await;
-    let (tenant, subject) = (tenant.to_string(), format!("{id} {}", endpoint.id));
-    let action = "delivery.redeliver".to_owned();
-    api.registry.audit(&AuditEntry { tenant, at: now, actor, action, subject }).await?;
-    Ok(StatusCode::ACCEPTED)
+    let unsent = api.wakes.send(&[WakeMessage(lane)], std::time::Duration::ZERO).await;
+    Ok((StatusCode::ACCEPTED, axum::Json(Started { enqueued: unsent.is_empty() })))
+}
+
+fn pending() -> Problem {
+    let detail =
+        "The delivery is pending: it will be tried without being asked. Its story says when.";
+    Problem::conflict("pending", detail)
+}
+
+fn delivered() -> Problem {
+    let detail = "The endpoint has taken this event already. To send it once more all the same, ask with \
+                  `?include_delivered=true`.";
+    Problem::conflict("delivered", detail)
 }
 
 fn absent() -> Problem {
     Problem::absent("outgoing event of this id at this tenant")
-}
-
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    match value.to_str() {
-        Ok(key) if (1..=MAX_TEXT).contains(&key.len()) => Ok(Some(key.to_owned())),
-        _ => Err(Problem::invalid(&format!(
-            "Idempotency-Key is 1 to {MAX_TEXT} visible ASCII characters."
-        ))),
-    }
-}
-
-fn check(new: &NewEvent, payload_bytes: usize) -> Result<(), Problem> {
-    let mut problems = Vec::new();
-    let type_is_good = (1..=MAX_TEXT).contains(&new.event_type.len())
-        && new.event_type.chars().all(|c| c.is_ascii_graphic());
-    if !type_is_good {
-        problems.push(format!("`type` is 1 to {MAX_TEXT} visible ASCII characters"));
-    }
-    let aggregate_is_good = (1..=MAX_TEXT).contains(&new.aggregate_id.len())
-        && !new.aggregate_id.chars().any(char::is_control);
-    if !aggregate_is_good {
-        problems
-            .push(format!("`aggregate_id` is 1 to {MAX_TEXT} bytes without control characters"));
-    }
-    if new.payload.get().len() > payload_bytes {
-        problems.push(format!(
-            "`payload` is {} bytes, and this deployment takes {payload_bytes}; send a link to what is large",
-            new.payload.get().len()
-        ));
-    }
-    if problems.is_empty() { Ok(()) } else { Err(Problem::invalid(&problems.join("; "))) }
 }

@@ -2,23 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Path, State},
-    http::StatusCode,
-};
+use axum::{extract::State, http::StatusCode};
 use domain::{
     id::{EventId, InboxKey, TenantId},
-    inbox::{Noted, Row},
+    inbox::{Noted, Row, Status},
     message::InboundMessage,
-    ports::{AuditEntry, Configure as _, DueInbox as _, Inbox as _, Queue as _, Registry as _},
+    ports::{DueInbox as _, Inbox as _, Queue as _, Registry as _},
     source::Handler,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    Actor, Api, Ports, Problem,
+    Api, OF_THE_DEPLOYMENT, Ports, Problem, Started, at_once,
     outgoing::{self, OutgoingStory},
+    request::{Actor, Path},
 };
 
 /// Everything that is known of one received event, in the order in which it happened.
@@ -27,7 +25,7 @@ pub struct Story {
     source: String,
     event_id: String,
     event_type: Option<String>,
-    status: domain::inbox::Status,
+    status: Status,
     origin: domain::event::Origin,
     received_at: Timestamp,
     finished_at: Option<Timestamp>,
@@ -78,37 +76,33 @@ pub async fn story<P: Ports>(
     }))
 }
 
-/// What a replay did.
-#[derive(Debug, Serialize)]
-pub struct Replayed {
-    /// Whether the worker was told at once. If not, the sweeper finds the event within minutes.
-    enqueued: bool,
-}
-
 /// Runs an event through its handler again. Effects that happened do not happen again.
 pub async fn replay<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     Path((source, event)): Path<(String, String)>,
     Actor(actor): Actor,
-) -> Result<(StatusCode, axum::Json<Replayed>), Problem> {
+) -> Result<(StatusCode, axum::Json<Started>), Problem> {
     let key = key_of(&source, &event)?;
-    let now = (api.edge.now)();
+    let now = api.now();
+    let row = api.inbox.read(&key).await?.ok_or_else(absent)?;
+    if row.status == Status::Pending {
+        return Err(pending());
+    }
+    api.audit(OF_THE_DEPLOYMENT, actor, "event.replay", &key.to_string(), now).await?;
     let due_at = now.saturating_add(api.limits.first_due).unwrap_or(Timestamp::MAX);
-    if api.inbox.read(&key).await?.is_none() {
-        return Err(absent());
-    }
-    // The row first: a message that found it finished would be dropped.
+    // The row before the message: one that found it finished would be dropped. Between the look and the write another
+    // call may have come first.
     if api.inbox.replay(&key, due_at, now).await? == Noted::Moved {
-        return Err(Problem::conflict(
-            "The event is pending: it will be processed without being asked. Look at its next action.",
-        ));
+        return Err(pending());
     }
-    let subject = key.to_string();
     let unsent = api.inbound.send(&[InboundMessage(key)], std::time::Duration::ZERO).await;
-    let action = "event.replay".to_owned();
-    let tenant = "-".to_owned();
-    api.registry.audit(&AuditEntry { tenant, at: now, actor, action, subject }).await?;
-    Ok((StatusCode::ACCEPTED, axum::Json(Replayed { enqueued: unsent.is_empty() })))
+    Ok((StatusCode::ACCEPTED, axum::Json(Started { enqueued: unsent.is_empty() })))
+}
+
+fn pending() -> Problem {
+    let detail =
+        "The event is pending: it will be processed without being asked. Its story says when.";
+    Problem::conflict("pending", detail)
 }
 
 /// A parked event, in a list.
@@ -122,20 +116,35 @@ pub struct Parked {
     error: Option<domain::inbox::Failure>,
 }
 
+/// Parked events, the latest first.
+#[derive(Debug, Serialize)]
+pub struct ParkedList {
+    parked: Vec<Parked>,
+    /// Whether there are more than one list shows. Replay some of these, and the others come into sight.
+    more: bool,
+}
+
 /// Parked events that one list shows, at most.
-const PARKED_LISTED: usize = 100;
+const LISTED: usize = 100;
 
 /// Lists parked events, the latest first.
 pub async fn parked<P: Ports>(
     State(api): State<Arc<Api<P>>>,
-) -> Result<axum::Json<Vec<Parked>>, Problem> {
-    let mut rows = Vec::new();
-    for shard in 0..api.limits.pending_shards {
-        for key in api.inbox.parked_keys(shard, PARKED_LISTED).await? {
-            rows.extend(api.inbox.read(&key).await?);
-        }
-    }
+) -> Result<axum::Json<ParkedList>, Problem> {
+    let shards = (0..api.limits.pending_shards).map(|shard| {
+        let api = &api;
+        async move { Ok(api.inbox.parked_keys(shard, LISTED + 1).await?) }
+    });
+    let keys = at_once(shards.collect()).await?.into_iter().flatten();
+    let rows = keys.map(|key| {
+        let api = &api;
+        async move { Ok(api.inbox.read(&key).await?) }
+    });
+    let rows: Vec<Option<Row>> = at_once(rows.collect()).await?;
+    // A row may have been re-armed since the index was read.
+    let mut rows: Vec<_> = rows.into_iter().flatten().filter(|row| row.dead_at.is_some()).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.dead_at));
+    let more = rows.len() > LISTED;
     let view = |row: Row| Parked {
         source: row.new.key.source().to_string(),
         event_id: row.new.key.event_id().to_owned(),
@@ -144,9 +153,7 @@ pub async fn parked<P: Ports>(
         attempts: row.attempts,
         error: row.last_error,
     };
-    // A row may have been re-armed since the index was read.
-    let parked = rows.into_iter().filter(|row| row.dead_at.is_some());
-    Ok(axum::Json(parked.take(PARKED_LISTED).map(view).collect()))
+    Ok(axum::Json(ParkedList { parked: rows.into_iter().take(LISTED).map(view).collect(), more }))
 }
 
 fn absent() -> Problem {
@@ -167,16 +174,14 @@ async fn tenant_told<P: Ports>(api: &Api<P>, key: &InboxKey) -> Result<Option<Te
     }))
 }
 
+/// The outgoing events that a row's results name.
 async fn outgoing_of<P: Ports>(
     api: &Api<P>,
     tenant: &TenantId,
     row: &Row,
 ) -> Result<Vec<OutgoingStory>, Problem> {
-    let ids = row.results.iter().filter_map(|result| result.what.strip_prefix("event "));
-    let ids = ids.filter_map(|id| id.parse::<EventId>().ok());
-    let mut stories = Vec::new();
-    for id in ids {
-        stories.extend(outgoing::tell(api, tenant, id).await?);
-    }
-    Ok(stories)
+    let names = row.results.iter().filter_map(|result| result.what.strip_prefix("event "));
+    let ids = names.filter_map(|id| id.parse::<EventId>().ok());
+    let stories = ids.map(|id| outgoing::tell(api, tenant, id));
+    Ok(at_once(stories.collect()).await?.into_iter().flatten().collect())
 }

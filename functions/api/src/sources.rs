@@ -2,29 +2,52 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    extract::{Path, State},
-    http::StatusCode,
-};
+use axum::{extract::State, http::StatusCode};
 use domain::{
-    id::SourceName,
-    ports::{AuditEntry, Configure as _, Registry as _, SetSourceSecrets as _, SourceSecret},
+    ports::{Configure as _, Registry as _, SetSourceSecrets as _, SourceSecret},
     secret::SecretText,
     source::{Handler, SchemeChoice, Source},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use signing::{Key, Scheme, Secret};
 
-use crate::{Actor, Api, Json, Ports, Problem};
+use crate::{
+    Api, OF_THE_DEPLOYMENT, Ports, Problem,
+    problem::Findings,
+    request::{Actor, Json, Path},
+};
 
 /// A source to add.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewSource {
-    name: SourceName,
+    name: String,
     scheme: SchemeChoice,
-    handler: Handler,
-    /// Secrets by id, as the provider shows them.
-    secrets: BTreeMap<String, signing::Secret>,
+    handler: NewHandler,
+    /// Secrets by id, as the provider shows them. Read by hand: serde quotes what it does not expect.
+    secrets: Box<RawValue>,
+}
+
+/// What is done with the events of a source to add.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum NewHandler {
+    Mirror {
+        #[serde(default)]
+        emit_to: Option<String>,
+    },
+    Forward {
+        tenant: String,
+        #[serde(default)]
+        types: Vec<String>,
+    },
+}
+
+impl std::fmt::Debug for NewSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewSource").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// A source, as it is shown. Its secrets are not.
@@ -36,38 +59,47 @@ pub struct SourceView {
     url: String,
 }
 
-/// Adds a source. Made so that a call that died half way can be sent again.
+/// All sources.
+#[derive(Debug, Serialize)]
+pub struct SourceList {
+    sources: Vec<SourceView>,
+}
+
+/// Most bytes of a secret's id.
+const MAX_SECRET_ID: usize = 64;
+
+/// Adds a source. A call that died half way can be sent again: what it began, the next one ends.
 pub async fn add<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     Actor(actor): Actor,
     Json(new): Json<NewSource>,
 ) -> Result<(StatusCode, axum::Json<SourceView>), Problem> {
-    let secrets = parse_secrets(&new)?;
-    let now = (api.edge.now)();
-    let source =
-        Source { name: new.name, scheme: new.scheme, handler: new.handler, created_at: now };
+    let now = api.now();
+    let (source, secrets) = read(&new, now)?;
 
+    api.audit(OF_THE_DEPLOYMENT, actor, "source.add", source.name.as_str(), now).await?;
     // The row first: until its secrets are there, ingress answers 503, and nothing is lost. Of two concurrent calls
     // one creates the secrets, and only that one answers that it made the source.
-    if !api.registry.add_source(&source).await? && !is_same(&api, &source).await? {
-        return Err(taken(&source.name));
+    let begun = !api.registry.add_source(&source).await?;
+    if begun && !is_same(&api, &source).await? {
+        return Err(taken(&source));
     }
     if !api.secrets.create(&source.name, &secrets).await? {
-        return Err(taken(&source.name));
+        return Err(taken(&source));
     }
-    let subject = source.name.to_string();
-    let action = "source.add".to_owned();
-    let tenant = "-".to_owned();
-    api.registry.audit(&AuditEntry { tenant, at: now, actor, action, subject }).await?;
+    // The row of the call that died has an earlier time.
+    let source =
+        if begun { api.registry.source(&source.name).await?.unwrap_or(source) } else { source };
     Ok((StatusCode::CREATED, axum::Json(view(&api, source))))
 }
 
 /// Lists all sources.
 pub async fn list<P: Ports>(
     State(api): State<Arc<Api<P>>>,
-) -> Result<axum::Json<Vec<SourceView>>, Problem> {
+) -> Result<axum::Json<SourceList>, Problem> {
     let sources = api.registry.sources().await?;
-    Ok(axum::Json(sources.into_iter().map(|source| view(&api, source)).collect()))
+    let sources = sources.into_iter().map(|source| view(&api, source)).collect();
+    Ok(axum::Json(SourceList { sources }))
 }
 
 /// Shows one source.
@@ -76,7 +108,7 @@ pub async fn show<P: Ports>(
     Path(name): Path<String>,
 ) -> Result<axum::Json<SourceView>, Problem> {
     let absent = || Problem::absent("source of this name");
-    let name: SourceName = name.parse().map_err(|_| absent())?;
+    let name = name.parse().map_err(|_| absent())?;
     let source = api.registry.source(&name).await?.ok_or_else(absent)?;
     Ok(axum::Json(view(&api, source)))
 }
@@ -86,8 +118,12 @@ fn view<P: Ports>(api: &Api<P>, source: Source) -> SourceView {
     SourceView { source, url }
 }
 
-fn taken(name: &SourceName) -> Problem {
-    Problem::conflict(&format!("There is a source named {name} already. Choose another name."))
+fn taken(source: &Source) -> Problem {
+    let name = &source.name;
+    let detail = format!(
+        "There is a source named {name} already. GET /v1/sources/{name} shows it; choose another name for another one."
+    );
+    Problem::conflict("name-taken", detail)
 }
 
 /// Whether the row that is there is what a call that died before it made the secrets would have left.
@@ -96,38 +132,101 @@ async fn is_same<P: Ports>(api: &Api<P>, wanted: &Source) -> Result<bool, Proble
     Ok(found.is_some_and(|found| Source { created_at: wanted.created_at, ..found } == *wanted))
 }
 
-/// Checks the scheme and every secret, and names all problems at once.
-fn parse_secrets(new: &NewSource) -> Result<Vec<SourceSecret>, Problem> {
-    let scheme = match &new.scheme {
-        SchemeChoice::Preset(name) => signing::Scheme::preset(name).ok_or_else(|| {
-            let known: Vec<_> = signing::preset_names().collect();
-            Problem::invalid(&format!(
-                "No scheme ships under this name. There are: {}. Or describe your own under `scheme.own`.",
-                known.join(", ")
-            ))
-        })?,
-        SchemeChoice::Own(value) => signing::Scheme::from_value(value.clone())
-            .map_err(|problems| Problem::invalid(&problems.to_string()))?,
+/// Checks the whole request, and names all that is wrong with it at once.
+fn read(new: &NewSource, now: jiff::Timestamp) -> Result<(Source, Vec<SourceSecret>), Problem> {
+    let mut found = Findings::default();
+    let name = found.keep("name", new.name.parse());
+    let handler = handler(&new.handler, &mut found);
+    let secrets = match scheme(&new.scheme, &mut found) {
+        Some(scheme) => secrets(&scheme, &new.secrets, &mut found),
+        // Which secrets fit is not known without a scheme.
+        None => Vec::new(),
     };
-    if new.secrets.is_empty() {
-        return Err(Problem::invalid(
-            "A source needs at least one secret: without one, nothing could be verified.",
-        ));
+    match (name, handler) {
+        (Some(name), Some(handler)) => {
+            found.done()?;
+            Ok((Source { name, scheme: new.scheme.clone(), handler, created_at: now }, secrets))
+        }
+        _ => Err(found.problem()),
     }
-    let mut problems = Vec::new();
-    let mut secrets = Vec::new();
-    for (id, secret) in &new.secrets {
-        match signing::Key::parse(&scheme, id.as_str(), secret) {
-            Ok(key) => match key.weakness() {
-                Some(weakness) => problems.push(format!("secret {id:?}: {weakness}")),
-                None => secrets.push(SourceSecret {
-                    id: id.clone(),
-                    text: SecretText::new(secret.expose().to_owned()),
-                    expires_at: None,
-                }),
-            },
-            Err(error) => problems.push(format!("secret {id:?}: {error}")),
+}
+
+fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
+    match new {
+        NewHandler::Mirror { emit_to: None } => Some(Handler::Mirror { emit_to: None }),
+        NewHandler::Mirror { emit_to: Some(tenant) } => {
+            let tenant = found.keep("handler.emit_to", tenant.parse())?;
+            Some(Handler::Mirror { emit_to: Some(tenant) })
+        }
+        NewHandler::Forward { tenant, types } => {
+            let tenant = found.keep("handler.tenant", tenant.parse());
+            let types = types
+                .iter()
+                .enumerate()
+                .map(|(at, text)| found.keep(&format!("handler.types[{at}]"), text.parse()));
+            // All of them are read before the first one that is missing counts.
+            let types: Vec<_> = types.collect();
+            Some(Handler::Forward {
+                tenant: tenant?,
+                types: types.into_iter().collect::<Option<_>>()?,
+            })
         }
     }
-    if problems.is_empty() { Ok(secrets) } else { Err(Problem::invalid(&problems.join("; "))) }
+}
+
+fn scheme(choice: &SchemeChoice, found: &mut Findings) -> Option<Scheme> {
+    let scheme = match choice {
+        SchemeChoice::Preset(name) => {
+            let scheme = Scheme::preset(name);
+            if scheme.is_none() {
+                let known: Vec<_> = signing::preset_names().collect();
+                let known = known.join(", ");
+                found.note(
+                    "scheme.preset",
+                    format!("no such scheme ships; there are {known}; or describe one of your own under `scheme.own`"),
+                );
+            }
+            scheme?
+        }
+        SchemeChoice::Own(value) => {
+            let read = Scheme::from_value(value.clone());
+            read.map_err(|problems| found.note("scheme.own", problems)).ok()?
+        }
+    };
+    for name in scheme.missing_config() {
+        let problem = format!(
+            "it needs `config.{name}`; describe it under `scheme.own`, as {{\"like\": ..., \"config\": {{\"{name}\": ...}}}}"
+        );
+        found.note("scheme", problem);
+    }
+    Some(scheme)
+}
+
+fn secrets(scheme: &Scheme, text: &RawValue, found: &mut Findings) -> Vec<SourceSecret> {
+    let Ok(all) = serde_json::from_str::<BTreeMap<String, Secret>>(text.get()) else {
+        found.note("secrets", "it is an object of texts: each secret by an id of your choice");
+        return Vec::new();
+    };
+    if all.is_empty() {
+        found.note("secrets", "a source needs at least one: without it, nothing can be verified");
+    }
+    let mut good = Vec::new();
+    for (at, (id, secret)) in all.iter().enumerate() {
+        // By number, not by id: whoever swaps the two would find the secret in the answer.
+        let field = format!("secrets[{at}]");
+        if !(1..=MAX_SECRET_ID).contains(&id.len()) || !id.bytes().all(|b| b.is_ascii_graphic()) {
+            found.note(&field, format!("its id is 1 to {MAX_SECRET_ID} visible ASCII characters"));
+            continue;
+        }
+        let Some(key) = found.keep(&field, Key::parse(scheme, id.as_str(), secret)) else {
+            continue;
+        };
+        if let Some(weakness) = key.weakness() {
+            found.note(&field, weakness);
+            continue;
+        }
+        let text = SecretText::new(secret.expose().to_owned());
+        good.push(SourceSecret { id: id.clone(), text, expires_at: None });
+    }
+    good
 }

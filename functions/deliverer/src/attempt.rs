@@ -96,8 +96,7 @@ where
         let active =
             |secret: &&SealedSecret| secret.expires_at.is_none_or(|expires_at| expires_at > now);
         for secret in sealed.iter().filter(active) {
-            let opened =
-                self.keyring.unseal(&endpoint.tenant, endpoint.id, &secret.sealed).await;
+            let opened = self.keyring.unseal(&endpoint.tenant, endpoint.id, &secret.sealed).await;
             let text = match opened {
                 Ok(text) => text,
                 Err(error) if error.is_transient() => return Err(error),

@@ -51,7 +51,9 @@ impl<F, O, R, Q> fmt::Debug for Relay<F, O, R, Q> {
 
 /// The batch failed at a record that has no sequence number to go back to.
 #[derive(Debug, thiserror::Error)]
-#[error("the store is down, and the stream's records have no sequence numbers; the whole batch comes again")]
+#[error(
+    "the store is down, and the stream's records have no sequence numbers; the whole batch comes again"
+)]
 pub struct NoSequence;
 
 impl<F, O, R, Q> Relay<F, O, R, Q>
@@ -144,6 +146,3 @@ where
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -132,6 +132,7 @@ where
         let Ok(plan) = catch_unwind(AssertUnwindSafe(plan)) else {
             return Ok(failed("handler_panicked", "the handler panicked; its place is in the log"));
         };
+        self.tell_plan(&row.new, &plan);
         match plan {
             Plan::Apply(changes) => self.apply(row, changes, current.as_ref()).await,
             Plan::Ignored(reason) => {

@@ -4,7 +4,8 @@ use std::error::Error;
 
 use domain::{
     id::InboxKey,
-    inbox::{Applied, ChangeResult, Row, Status},
+    inbox::{Applied, ChangeResult, NewRow, Row, Status},
+    plan::Plan,
 };
 use jiff::Timestamp;
 use runtime::telemetry::{Step, Unit};
@@ -86,6 +87,25 @@ fn summary(results: &[ChangeResult]) -> String {
 }
 
 impl<I, S, R, B, Q, N: Fn() -> Timestamp> Worker<'_, I, S, R, B, Q, N> {
+    /// Tells what the handler wants.
+    pub(crate) fn tell_plan(&self, row: &NewRow, plan: &Plan) {
+        let result = match plan {
+            Plan::Apply(_) => "apply",
+            Plan::Ignored(_) => "ignored",
+            Plan::Requeue { .. } => "requeue",
+            Plan::Reject(_) => "reject",
+        };
+        let step = Step {
+            stage: "plan",
+            source: Some(row.key.source().as_str()),
+            event_id: Some(row.key.event_id()),
+            event_type: row.event_type.as_deref(),
+            result,
+            ..Step::default()
+        };
+        step.info("planned");
+    }
+
     /// Tells what became of a message.
     pub(crate) fn tell(
         &self,

@@ -15,6 +15,7 @@ use hyper_util::{
     client::legacy::{Client as Hyper, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::complaint::{Complaint, printable};
@@ -38,6 +39,8 @@ pub enum Proof {
         credentials: Credentials,
         /// Where.
         region: String,
+        /// When: a signature holds for some minutes.
+        now: Timestamp,
     },
 }
 
@@ -142,7 +145,7 @@ impl Client {
             Complaint::new(
                 format!("{} cannot be reached", self.base),
                 why,
-                "check that the deployment runs (`cargo dev` on this machine), and --api or POSTERN_API",
+                "check that the deployment runs (`cargo dev` on this machine), and what --api or POSTERN_API says",
             )
         };
         let uri: Uri = format!("{}{path}", self.base)
@@ -167,21 +170,21 @@ impl Client {
         }
     }
 
-    fn good(&self, path: &str, answer: &Answer) -> Result<Value, Complaint> {
+    /// The JSON of an answer that says yes.
+    pub fn good(&self, path: &str, answer: &Answer) -> Result<Value, Complaint> {
         if answer.status.is_success() {
             return Ok(answer.json());
         }
-        let problem = answer.json();
-        let text = |name: &str| problem.get(name).and_then(Value::as_str).map(printable);
-        let why = text("detail").or_else(|| text("title")).or_else(|| text("message"));
-        let why = why.unwrap_or_else(|| "the answer gives no reason".to_owned());
         let next = match answer.status.as_u16() {
-            401 | 403 => "check --token or the AWS credentials",
-            404 => "check the name in the command; list what there is",
-            409 | 422 => "change what the reason names, and try again",
-            _ => "try again; if it stays, look into the function's log",
+            401 | 403 => "check --token or the AWS credentials, and what they may do",
+            404 => "check the names in the command; list what there is",
+            409 | 413 | 422 => "change what the reason names, and try again",
+            _ => "try again; if it stays, look into the log of the function `api`",
         };
-        Err(Complaint::new(format!("{path} answered {}", answer.status), why, next))
+        let what = format!("{} answered {} to {path}", self.base, answer.status);
+        let complaint = Complaint::new(what, reason(&answer.json()), next);
+        // What the deployment itself could not do is no answer to what was asked.
+        Err(if answer.status.is_client_error() { complaint.as_no() } else { complaint })
     }
 
     fn prove(&self, request: &mut Request<Full<Bytes>>, body: &Bytes) -> Result<(), String> {
@@ -193,24 +196,28 @@ impl Client {
                 request.headers_mut().insert(header::AUTHORIZATION, value);
                 Ok(())
             }
-            Proof::Iam { credentials, region } => sign_iam(request, body, credentials, region),
+            Proof::Iam { credentials, region, now } => {
+                sign_iam(request, body, credentials, region, *now)
+            }
         }
     }
 }
 
-#[expect(clippy::disallowed_types, reason = "the signer takes the time in this type")]
+/// Signs a call for API Gateway (Signature Version 4).
 fn sign_iam(
     request: &mut Request<Full<Bytes>>,
     body: &Bytes,
     credentials: &Credentials,
     region: &str,
+    now: Timestamp,
 ) -> Result<(), String> {
     let identity = credentials.clone().into();
+    let seconds = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
     let params = v4::SigningParams::builder()
         .identity(&identity)
         .region(region)
         .name("execute-api")
-        .time(std::time::SystemTime::now())
+        .time(std::time::UNIX_EPOCH + seconds)
         .settings(SigningSettings::default())
         .build()
         .map_err(|error| error.to_string())?
@@ -230,6 +237,22 @@ fn sign_iam(
     Ok(())
 }
 
+/// Why, as a problem or a gateway says it: every field that is wrong on a line of its own.
+fn reason(problem: &Value) -> String {
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(printable);
+    let fields = problem.get("problems").and_then(Value::as_array).map(Vec::as_slice);
+    let fields = fields.unwrap_or_default().iter();
+    let fields: Vec<_> = fields
+        .filter_map(|found| Some(format!("{}: {}", text(found, "field")?, text(found, "problem")?)))
+        .collect();
+    if !fields.is_empty() {
+        return fields.join("\n        ");
+    }
+    let told = text(problem, "detail").or_else(|| text(problem, "title"));
+    told.or_else(|| text(problem, "message"))
+        .unwrap_or_else(|| "the answer gives no reason".to_owned())
+}
+
 /// An error and what lies below it, on one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -244,4 +267,91 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 /// A name as one segment of a path.
 pub fn segment(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+#[cfg(test)]
+mod tests {
+    use hmac::{Hmac, KeyInit as _, Mac as _};
+    use serde_json::json;
+    use sha2::{Digest as _, Sha256};
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_segment_of_a_path_whatever_is_in_it() {
+        let check = |name: &str, expected: &str| assert_eq!(segment(name), expected);
+        check("evt_1", "evt_1");
+        check("a/b", "a%2Fb");
+        check("a b+c", "a%20b%2Bc");
+        check("?x#y&z", "%3Fx%23y%26z");
+        check("%41", "%2541");
+        check("\u{e9}", "%C3%A9");
+    }
+
+    #[test]
+    fn proofs_do_not_print() {
+        let credentials = Credentials::new("AKID", "CANARY", None, None, "test");
+        let iam = Proof::Iam { credentials, region: "x".to_owned(), now: Timestamp::UNIX_EPOCH };
+        let token = Proof::Token("CANARY".to_owned());
+        assert_eq!(format!("{iam:?} {token:?}"), "Iam(..) Token(..)");
+    }
+
+    #[test]
+    fn a_reason_is_the_fields_or_the_detail_or_what_a_gateway_says() {
+        let check = |problem: Value, expected: &str| assert_eq!(reason(&problem), expected);
+        let fields =
+            json!([{"field": "url", "problem": "no"}, {"field": "b", "problem": "\u{1b}x"}]);
+        check(json!({"detail": "x", "problems": fields}), "url: no\n        b: \\u{1b}x");
+        check(json!({"detail": "d", "title": "t"}), "d");
+        check(json!({"title": "t"}), "t");
+        check(json!({"message": "Forbidden"}), "Forbidden");
+        check(json!(null), "the answer gives no reason");
+        check(json!({"problems": [], "detail": 5}), "the answer gives no reason");
+    }
+
+    fn mac(key: &[u8], text: &str) -> Vec<u8> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+        mac.update(text.as_bytes());
+        mac.finalize().into_bytes().to_vec()
+    }
+
+    /// Against the algorithm as AWS documents it, done by hand.
+    #[test]
+    fn a_call_is_signed_for_api_gateway() {
+        let credentials =
+            Credentials::new("AKID", "SECRET", Some("SESSION".to_owned()), None, "test");
+        let now: Timestamp = "2026-09-21T14:13:20Z".parse().unwrap();
+        let body = Bytes::from_static(b"{}");
+        let mut request = Request::post(
+            "https://x.execute-api.eu-central-1.amazonaws.com/v1/sources/a%20b/events",
+        )
+        .header("content-type", "application/json")
+        .body(Full::new(body.clone()))
+        .unwrap();
+        sign_iam(&mut request, &body, &credentials, "eu-central-1", now).unwrap();
+        let header = |name: &str| request.headers()[name].to_str().unwrap();
+        assert_eq!(header("x-amz-date"), "20260921T141320Z");
+        assert_eq!(header("x-amz-security-token"), "SESSION");
+
+        let names = "content-type;host;x-amz-date;x-amz-security-token";
+        let canonical = format!(
+            "POST\n/v1/sources/a%2520b/events\n\ncontent-type:application/json\n\
+             host:x.execute-api.eu-central-1.amazonaws.com\nx-amz-date:20260921T141320Z\n\
+             x-amz-security-token:SESSION\n\n{names}\n{}",
+            hex::encode(Sha256::digest(b"{}"))
+        );
+        let scope = "20260921/eu-central-1/execute-api/aws4_request";
+        let to_sign = format!(
+            "AWS4-HMAC-SHA256\n20260921T141320Z\n{scope}\n{}",
+            hex::encode(Sha256::digest(canonical))
+        );
+        let key = scope.split('/').fold(b"AWS4SECRET".to_vec(), |key, part| mac(&key, part));
+        let signature = hex::encode(mac(&key, &to_sign));
+        assert_eq!(
+            header("authorization"),
+            format!(
+                "AWS4-HMAC-SHA256 Credential=AKID/{scope}, SignedHeaders={names}, Signature={signature}"
+            )
+        );
+    }
 }

@@ -11,12 +11,20 @@ pub struct Complaint {
     pub why: String,
     /// What to do about it.
     pub next: String,
+    /// Whether the question was answered, and the answer is no: exit code 1, not 2.
+    pub is_no: bool,
 }
 
 impl Complaint {
     /// All three.
     pub fn new(what: impl Into<String>, why: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { what: what.into(), why: why.into(), next: next.into() }
+        Self { what: what.into(), why: why.into(), next: next.into(), is_no: false }
+    }
+
+    /// The same, as an answer: whoever was asked has understood, and says no.
+    #[must_use]
+    pub fn as_no(self) -> Self {
+        Self { is_no: true, ..self }
     }
 }
 

@@ -10,13 +10,20 @@ use crate::{
     print::{self, table},
 };
 
-/// Where tenants want their events
+/// What can be asked.
 #[derive(clap::Subcommand, Debug)]
 pub enum Endpoints {
-    /// List a tenant's endpoints
+    /// List a tenant's endpoints, without what may be a token in their URLs
     List {
         /// The tenant
         tenant: String,
+    },
+    /// Show one endpoint with its whole URL
+    Show {
+        /// The tenant
+        tenant: String,
+        /// The endpoint's id (`ep_...`)
+        endpoint: String,
     },
     /// Add an endpoint; its secret is shown this once
     Add {
@@ -28,6 +35,13 @@ pub enum Endpoints {
         #[arg(long = "type", value_name = "PATTERN")]
         patterns: Vec<String>,
     },
+}
+
+impl Endpoints {
+    /// Whether it changes something.
+    pub fn changes(&self) -> bool {
+        matches!(self, Self::Add { .. })
+    }
 }
 
 /// Runs one of them.
@@ -42,8 +56,13 @@ pub async fn run(
             let path = format!("/v1/tenants/{}/endpoints", segment(tenant));
             let endpoints = client.get(&path).await?;
             print::either(json, out, &endpoints, |out| {
-                table(out, &["id", "types", "url", "made"], rows(&endpoints))
+                let rows = print::list(&endpoints, "endpoints", row);
+                table(out, &["id", "types", "url", "health", "made"], rows)
             })
+        }
+        Endpoints::Show { tenant, endpoint } => {
+            let path = format!("/v1/tenants/{}/endpoints/{}", segment(tenant), segment(endpoint));
+            print::pretty(out, &client.get(&path).await?)
         }
         Endpoints::Add { tenant, url, patterns } => {
             let path = format!("/v1/tenants/{}/endpoints", segment(tenant));
@@ -56,14 +75,19 @@ pub async fn run(
     }
 }
 
-fn rows(endpoints: &Value) -> Vec<Vec<String>> {
-    let endpoints = endpoints.as_array().map(Vec::as_slice).unwrap_or_default();
-    let row = |endpoint: &Value| {
-        let patterns = endpoint.get("patterns").and_then(Value::as_array);
-        let patterns: Vec<_> = patterns.into_iter().flatten().filter_map(Value::as_str).collect();
-        let types = if patterns.is_empty() { "all".to_owned() } else { patterns.join(" ") };
-        let text = |name| print::text(endpoint, name);
-        vec![text("id"), types, text("url"), text("created_at")]
-    };
-    endpoints.iter().map(row).collect()
+fn row(endpoint: &Value) -> Vec<String> {
+    let patterns = endpoint.get("patterns").and_then(Value::as_array);
+    let patterns: Vec<_> = patterns.into_iter().flatten().filter_map(Value::as_str).collect();
+    let types = if patterns.is_empty() { "all".to_owned() } else { patterns.join(" ") };
+    let text = |name| print::text(endpoint, name);
+    vec![text("id"), types, text("url"), health(endpoint), text("created_at")]
+}
+
+fn health(endpoint: &Value) -> String {
+    let at = |pointer: &str| endpoint.pointer(pointer).and_then(Value::as_str);
+    match (at("/health/disabled/reason"), at("/health/failing_since")) {
+        (Some(reason), _) => format!("disabled: {reason}"),
+        (None, Some(since)) => format!("failing since {since}"),
+        (None, None) => "good".to_owned(),
+    }
 }

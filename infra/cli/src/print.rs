@@ -38,7 +38,16 @@ pub fn table(out: &mut dyn Write, head: &[&str], rows: Vec<Vec<String>>) -> io::
     for row in rows {
         table.add_row(row.iter().map(|cell| printable(cell)));
     }
-    writeln!(out, "{table}")
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    writeln!(out, "{}", table.trim_fmt())
+}
+
+/// The rows of a list that stands in an answer under a name.
+pub fn list(answer: &Value, name: &str, row: impl Fn(&Value) -> Vec<String>) -> Vec<Vec<String>> {
+    let items = answer.get(name).and_then(Value::as_array).map(Vec::as_slice);
+    items.unwrap_or_default().iter().map(row).collect()
 }
 
 /// A member of an object, as text that is safe for a terminal.
@@ -55,21 +64,72 @@ pub fn read_secret(file: &str) -> Result<String, Complaint> {
     let read = || -> io::Result<String> {
         let mut text = String::new();
         match file {
-            "-" => io::stdin().take(MAX_SECRET).read_to_string(&mut text)?,
-            file => fs::File::open(file)?.take(MAX_SECRET).read_to_string(&mut text)?,
+            "-" => io::stdin().take(MAX_SECRET + 1).read_to_string(&mut text)?,
+            file => fs::File::open(file)?.take(MAX_SECRET + 1).read_to_string(&mut text)?,
         };
         Ok(text.trim_end_matches(['\n', '\r']).to_owned())
     };
-    read().map_err(|error| {
-        Complaint::new(
-            "the secret cannot be read",
-            error.to_string(),
-            "give a file that holds the secret and nothing else, or `-` and pipe it in",
-        )
-    })
+    let unreadable = |why: String| {
+        let next = "give a file that holds the secret and nothing else, or `-` and pipe it in";
+        Complaint::new(format!("the secret cannot be read from {file}"), why, next)
+    };
+    let text = read().map_err(|error| unreadable(error.to_string()))?;
+    match u64::try_from(text.len()) {
+        Ok(1..=MAX_SECRET) => Ok(text),
+        Ok(0) => Err(unreadable("there is nothing in it".to_owned())),
+        _ => Err(unreadable(format!("it has more than {MAX_SECRET} bytes"))),
+    }
 }
 
-/// The reader of our output has gone.
+/// Our output cannot be written.
 pub(crate) fn closed(error: &io::Error) -> Complaint {
     Complaint::new("the answer cannot be written", error.to_string(), "check where the output goes")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn foreign_text_in_a_table_cannot_move_the_cursor() {
+        let mut out = Vec::new();
+        let rows = vec![vec!["evt_1".to_owned(), "a\u{1b}[2Jb".to_owned()]];
+        table(&mut out, &["event", "why"], rows).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.contains("evt_1") && out.contains("a\\u{1b}[2Jb"), "{out:?}");
+    }
+
+    #[test]
+    fn a_list_without_anything_in_it_says_none() {
+        let mut out = Vec::new();
+        let rows = list(&json!({"sources": []}), "sources", |_| Vec::new());
+        table(&mut out, &["name"], rows).unwrap();
+        assert_eq!(out, b"none\n");
+        assert!(list(&json!(null), "sources", |_| Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn members_are_shown_as_text() {
+        let value = json!({"a": "x", "b": 5, "c": null, "d": "\u{9b}"});
+        let all = ["a", "b", "c", "d", "e"].map(|name| text(&value, name));
+        assert_eq!(all, ["x", "5", "-", "\\u{9b}", "-"]);
+    }
+
+    #[test]
+    fn a_secret_is_read_without_the_newline_at_its_end_and_never_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        let read = |content: &[u8]| {
+            fs::write(&file, content).unwrap();
+            read_secret(file.to_str().unwrap()).map_err(|complaint| complaint.why)
+        };
+        assert_eq!(read(b"whsec_x\n"), Ok("whsec_x".to_owned()));
+        assert_eq!(read(b" whsec_x \r\n"), Ok(" whsec_x ".to_owned()));
+        assert_eq!(read(b"\n"), Err("there is nothing in it".to_owned()));
+        assert!(read(&[b'x'; 70_000]).unwrap_err().contains("more than 65536 bytes"));
+        assert!(!read(b"CANARY\xff").unwrap_err().contains("CANARY"));
+        assert!(read_secret("/nowhere/at/all").is_err());
+    }
 }

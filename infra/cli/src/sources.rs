@@ -10,7 +10,7 @@ use crate::{
     print::{self, table},
 };
 
-/// Inbound feeds of providers
+/// What can be asked.
 #[derive(clap::Subcommand, Debug)]
 pub enum Sources {
     /// List all sources
@@ -24,15 +24,22 @@ pub enum Sources {
     Add(Add),
 }
 
+impl Sources {
+    /// Whether it changes something.
+    pub fn changes(&self) -> bool {
+        matches!(self, Self::Add(_))
+    }
+}
+
 /// Add a source
 #[derive(clap::Args, Debug)]
 pub struct Add {
     /// The source's name, which becomes part of its URL
     name: String,
     /// How requests are verified: a scheme that ships, such as `stripe`
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     scheme: String,
-    /// A file that holds the provider's secret; `-` reads standard input (an argument would be seen by everyone)
+    /// A file that holds the provider's secret and nothing else; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     secret_file: String,
     /// Send matching events out to the endpoints of this tenant
@@ -57,7 +64,11 @@ pub async fn run(
         Sources::List => {
             let sources = client.get("/v1/sources").await?;
             print::either(json, out, &sources, |out| {
-                table(out, &["name", "scheme", "handler", "url"], rows(&sources))
+                table(
+                    out,
+                    &["name", "scheme", "handler", "url"],
+                    print::list(&sources, "sources", row),
+                )
             })
         }
         Sources::Show { name } => {
@@ -80,23 +91,20 @@ pub async fn run(
             let source = client.post("/v1/sources", &new).await?;
             print::either(json, out, &source, |out| {
                 let url = print::text(&source, "url");
-                writeln!(out, "Source {} is ready. Let the provider call {url}", add.name)
+                writeln!(out, "Source {} is ready. Let the provider call\n  {url}", add.name)
             })
         }
     }
 }
 
-fn rows(sources: &Value) -> Vec<Vec<String>> {
-    let sources = sources.as_array().map(Vec::as_slice).unwrap_or_default();
-    let row = |source: &Value| {
-        let scheme = source.pointer("/scheme/preset").and_then(Value::as_str).unwrap_or("own");
-        let handler = source.pointer("/handler/kind").and_then(Value::as_str).unwrap_or_default();
-        vec![
-            print::text(source, "name"),
-            scheme.to_owned(),
-            handler.to_owned(),
-            print::text(source, "url"),
-        ]
+fn row(source: &Value) -> Vec<String> {
+    let at = |pointer: &str| source.pointer(pointer).and_then(Value::as_str);
+    let handler = match (at("/handler/kind"), at("/handler/tenant"), at("/handler/emit_to")) {
+        (Some(kind), Some(tenant), _) | (Some(kind), None, Some(tenant)) => {
+            format!("{kind} to {tenant}")
+        }
+        (kind, ..) => kind.unwrap_or("-").to_owned(),
     };
-    sources.iter().map(row).collect()
+    let scheme = at("/scheme/preset").unwrap_or("(own)").to_owned();
+    vec![print::text(source, "name"), scheme, handler, print::text(source, "url")]
 }

@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// The whole stack.
 #[derive(Clone, Debug, Default)]
 pub struct Wiring {
+    /// `AWS::Region`.
+    pub region: String,
     /// DynamoDB tables.
     pub tables: Vec<Table>,
     /// SQS queues.

@@ -25,9 +25,9 @@ use crate::{
 /// The other tables that a commit writes to.
 #[derive(Clone, Debug)]
 pub struct Commits {
-    /// The name of the InboxTable.
+    /// The name of the inbox's table.
     pub inbox: String,
-    /// The name of the OutboxTable.
+    /// The name of the outbox's table.
     pub outbox: String,
     /// Shards of the index of events that are still NEW.
     pub outbox_shards: u16,
@@ -97,9 +97,10 @@ fn write(
     }
 }
 
-/// Names this very transaction, so that a try whose answer was lost and its repetition count as one. The store refuses a
-/// token that comes back with other content, so everything that can differ between two commits of one cycle is in it:
-/// the time, what has been dropped, and what is still to be written.
+/// Names this very transaction, so that a try whose answer was lost and its repetition count as one. (The store forgets
+/// the name of a transaction that it cancelled.) It refuses a name that comes back with other content, so everything
+/// that can differ between two commits of one cycle is in it: the time, what has been dropped, and what is still to be
+/// written.
 fn token(commit: &Commit, actions: &[Action<'_>]) -> String {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {

@@ -20,8 +20,19 @@ const THROTTLED: &[&str] = &[
 ];
 
 /// The store's own fault, or the network's, whatever the HTTP status says.
-const UNAVAILABLE: &[&str] =
-    &["InternalServerError", "InternalFailure", "RequestTimeout", "ServiceUnavailable"];
+const UNAVAILABLE: &[&str] = &[
+    // A transaction with this token was carried out and its answer lost, and the store (DynamoDB Local, for one) does
+    // not see that this is the same one: what is true is known by reading again.
+    "IdempotentParameterMismatchException",
+    "InternalFailure",
+    "InternalServerError",
+    "RequestTimeout",
+    "ServiceUnavailable",
+];
+
+/// Stands for a code where there is none: what answered is not the store, or only half of its answer came. The write
+/// may have happened.
+const UNKNOWN: &str = "an answer without an error code";
 
 /// What the service said. Its own error types are not kept: they hold the item, and print it.
 #[derive(Debug)]
@@ -52,14 +63,14 @@ where
         SdkError::ServiceError(context) => {
             let (meta, status) = (context.err().meta(), context.raw().status().as_u16());
             let fault = Fault {
-                code: meta.code().unwrap_or("unknown error").to_owned(),
+                code: meta.code().unwrap_or(UNKNOWN).to_owned(),
                 message: meta.message().unwrap_or_default().to_owned(),
                 request_id: meta.extra("aws_request_id").map(str::to_owned),
             };
             let is = |codes: &[&str]| codes.contains(&fault.code.as_str());
             if is(THROTTLED) || status == 429 {
                 StoreError::Throttled(fault.into())
-            } else if is(UNAVAILABLE) || status >= 500 {
+            } else if is(UNAVAILABLE) || status >= 500 || meta.code().is_none() {
                 StoreError::Unavailable(fault.into())
             } else {
                 StoreError::Refused(fault.into())
@@ -149,7 +160,7 @@ mod tests {
         ErrorMetadata::builder().code(code).message("said so").build()
     }
 
-    /// ING-error-taken-for-duplicate, VFY: every error that is typed in the SDK.
+    /// ING-error-taken-for-duplicate: every error that is typed in the SDK.
     #[test]
     fn each_typed_error_of_the_store_has_one_meaning() {
         type E = PutItemError;
@@ -189,13 +200,22 @@ mod tests {
             ("ValidationException", 400, Kind::Refused),
             ("ExpiredTokenException", 400, Kind::Refused),
             ("ItemCollectionSizeLimitExceededException", 400, Kind::Refused),
-            ("IdempotentParameterMismatchException", 400, Kind::Refused),
+            ("IdempotentParameterMismatchException", 400, Kind::Unavailable),
             ("SomethingNew", 400, Kind::Refused),
         ];
         for (code, status, expected) in table {
             let error = store_error(answered(PutItemError::generic(meta(code)), status));
             assert_eq!(kind(&error), expected, "{code} {status}");
             assert_eq!(error.is_transient(), expected != Kind::Refused);
+        }
+    }
+
+    /// ING-error-taken-for-duplicate
+    #[test]
+    fn an_answer_that_names_no_error_is_no_answer() {
+        for status in [200, 400] {
+            let nameless = PutItemError::generic(ErrorMetadata::builder().build());
+            assert_eq!(kind(&store_error(answered(nameless, status))), Kind::Unavailable);
         }
     }
 
@@ -238,7 +258,7 @@ mod tests {
         }
     }
 
-    /// SEC: an item never travels inside an error.
+    /// SEC-secret-in-logs: an item never travels inside an error.
     #[test]
     fn an_error_does_not_carry_the_item_it_is_about() {
         use aws_sdk_dynamodb::types::{AttributeValue, error::ConditionalCheckFailedException};

@@ -18,7 +18,7 @@ use crate::{
     table::{Table, Write},
 };
 
-/// The DeliveriesTable.
+/// The table of lanes and deliveries.
 #[derive(Clone, Debug)]
 pub struct DeliveriesTable {
     /// The SDK's client.
@@ -29,7 +29,7 @@ pub struct DeliveriesTable {
     pub shards: u16,
     /// How long a delivery that succeeded or was cancelled stays.
     pub retention: Duration,
-    /// The OutboxTable, where a delivery that is given up keeps its event; `None` for a function that ends none.
+    /// The name of the outbox's table, where a delivery that is given up keeps its event; `None` for a function that ends none.
     pub outbox: Option<String>,
 }
 

@@ -19,7 +19,7 @@ use crate::{
     table::{Table, Write},
 };
 
-/// The InboxTable.
+/// The table of events received.
 #[derive(Clone, Debug)]
 pub struct InboxTable {
     /// The SDK's client.

@@ -19,7 +19,7 @@ use crate::{
     table::{Range, Table, Write},
 };
 
-/// The OutboxTable.
+/// The table of outgoing events.
 #[derive(Clone, Debug)]
 pub struct OutboxTable {
     /// The SDK's client.
@@ -30,7 +30,7 @@ pub struct OutboxTable {
     pub shards: u16,
     /// How long a relayed event, and the idempotency key of a published one, stay.
     pub retention: Duration,
-    /// The StateTable, where the idempotency keys stand; `None` for a function that never publishes with one.
+    /// The name of the state's table, where the idempotency keys stand; `None` for a function that never publishes with one.
     pub requests: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     table::{Range, Table, partition},
 };
 
-/// The RegistryTable.
+/// The table of the configuration.
 #[derive(Clone, Debug)]
 pub struct RegistryTable {
     /// The SDK's client.

@@ -18,7 +18,7 @@ use crate::{
     table::{Table, Write},
 };
 
-/// The StateTable.
+/// The table of objects, operation keys, leases and heartbeats.
 #[derive(Clone, Debug)]
 pub struct StateTable {
     /// The SDK's client.

@@ -26,7 +26,7 @@ use crate::{
     keys::Key,
 };
 
-/// Most keys of one BatchGetItem: the store's limit.
+/// Most keys of one batch read: the store's limit.
 const BATCH: usize = 100;
 
 /// Rounds of a batch read that bring nothing before it counts as throttled. A round that brings something is the

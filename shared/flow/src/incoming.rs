@@ -97,8 +97,8 @@ fn kept(headers: &HeaderMap) -> BTreeMap<String, String> {
     kept.filter(|(_, value)| value.len() <= MAX_HEADER).collect()
 }
 
-/// A trace context (W3C, version 00), or nothing: what else a stranger sends there is not passed on.
-fn traceparent(headers: &HeaderMap) -> Option<String> {
+/// The trace context of a request (W3C, version 00), or nothing: what else a stranger sends there is not passed on.
+pub fn traceparent(headers: &HeaderMap) -> Option<String> {
     let text = single(headers, "traceparent")?;
     let is_hex = |part: &str, length: usize| {
         part.len() == length

@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn each_problem_names_the_variable_what_is_wrong_and_what_it_should_be() {
         let check = |name, value, expected: &str| {
-            assert_eq!(with(name, value), Err(vec![expected.to_owned()]))
+            assert_eq!(with(name, value), Err(vec![expected.to_owned()]));
         };
         check("TABLE", None, "TABLE is not set; it should be a text");
         check("TABLE", Some(" "), "TABLE is blank; it should be a text");

@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn waits_are_rounded_up_and_capped() {
         let check = |millis, expected| {
-            assert_eq!(seconds(Duration::from_millis(millis), MAX_DELAY), expected)
+            assert_eq!(seconds(Duration::from_millis(millis), MAX_DELAY), expected);
         };
         check(0, 0);
         check(1, 1);

@@ -1,6 +1,6 @@
 //! What is seen of a function from outside: log lines, and metrics.
 //!
-//! Logs are JSON, one line for each step, on stderr. Metrics are lines in CloudWatch's embedded format on stdout.
+//! Logs are JSON, one line for each step, on stderr. Metrics are lines in the embedded metric format on stdout.
 //! Neither ever holds a secret, a body, a header or an address: only our own crates write below WARN, because the SDK
 //! and the HTTP client print requests when they are asked to be talkative.
 
@@ -241,7 +241,7 @@ mod tests {
         let lines = written(Level::TRACE, || {
             tracing::trace!(target: "aws_smithy_runtime::client::orchestrator", request = "canary", "sending");
             tracing::debug!(target: "hyper_util::client::legacy", "canary");
-            tracing::info!(target: "aws_sdk_dynamodb", "canary");
+            tracing::info!(target: "aws_smithy_runtime", "canary");
             tracing::info!(target: "lambda_runtime", "canary");
             tracing::warn!(target: "hyper", "kept");
             tracing::trace!(target: "ingress::sources", "kept");

@@ -71,7 +71,7 @@ enum Choice {
 #[derive(Debug)]
 pub(crate) struct Stranded {
     path: Vec<Choice>,
-    world: World,
+    world: Box<World>,
 }
 
 impl fmt::Display for Stranded {
@@ -283,7 +283,7 @@ impl Run {
     fn keys(&self) -> (u64, u64) {
         let shared = self.shared.lock().unwrap();
         let mut hash = DefaultHasher::new();
-        format!("{:?}", shared.world).hash(&mut hash);
+        shared.world.hash(&mut hash);
         let world = hash.finish();
         shared.seen.hash(&mut hash);
         self.ticks.hash(&mut hash);
@@ -343,7 +343,7 @@ pub(crate) fn explore(scenario: &Scenario, mistake: Mistake) -> Result<usize, St
                 let world = run.shared.lock().unwrap().world.clone();
                 let now = world.now.as_millisecond();
                 if let Err(world) = heal(world, mistake) {
-                    return Err(Stranded { path, world: *world });
+                    return Err(Stranded { path, world });
                 }
                 CLOCK.set(now);
             }

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard},
     task::{Poll, Waker},
     time::Duration,
@@ -61,6 +61,24 @@ pub(crate) struct Lane {
     pub(crate) wakes: u64,
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) breaker: Breaker,
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, hash: &mut H) {
+        let Self { now, lane, deliveries, pointers, unrelayed, posts, failures } = self;
+        let lane = lane.as_ref();
+        let breaker = lane.map(|lane| (lane.breaker.failures, lane.breaker.open_until));
+        lane.map(|lane| (&lane.holder, lane.fence, lane.wakes, lane.wake_at)).hash(hash);
+        for delivery in deliveries.values() {
+            // The log follows from the attempts, and they from the requests.
+            (delivery.event, delivery.state as u8, delivery.attempts).hash(hash);
+            (delivery.due_at, delivery.deadline).hash(hash);
+        }
+        for pointer in pointers {
+            (pointer.due_at, pointer.event).hash(hash);
+        }
+        (now, breaker, unrelayed, posts, failures).hash(hash);
+    }
 }
 
 /// The world, and who may step.

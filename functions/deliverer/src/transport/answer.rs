@@ -119,9 +119,15 @@ mod tests {
     #[test]
     fn an_excerpt_is_cut_between_characters() {
         let text = "aaa\u{1f980}b";
-        for (kept, expected) in
-            [(0, ""), (3, "aaa"), (4, "aaa"), (6, "aaa"), (7, "aaa\u{1f980}"), (8, text), (99, text)]
-        {
+        for (kept, expected) in [
+            (0, ""),
+            (3, "aaa"),
+            (4, "aaa"),
+            (6, "aaa"),
+            (7, "aaa\u{1f980}"),
+            (8, text),
+            (99, text),
+        ] {
             check(text.as_bytes(), kept, expected);
         }
     }

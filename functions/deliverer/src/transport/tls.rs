@@ -48,7 +48,9 @@ pub fn config(extra_root: Option<&Path>) -> Result<Arc<ClientConfig>, NoTls> {
 pub fn cause_of(error: &io::Error) -> Cause {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(reason)) => match reason {
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => Cause::TlsExpired,
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                Cause::TlsExpired
+            }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 Cause::TlsWrongHost
             }

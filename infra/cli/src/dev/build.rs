@@ -1,4 +1,4 @@
-//! Finding the project, and building what is not up to date.
+//! Building what is not up to date.
 
 use std::{
     env, fs,
@@ -12,21 +12,6 @@ use crate::complaint::Complaint;
 const NEEDED: &[&str] =
     &["postern-local", "ingress", "worker", "relay", "deliverer", "sweeper", "api"];
 
-/// The folder with `template.yaml`, from here upwards.
-pub(super) fn project_root() -> Result<PathBuf, Complaint> {
-    let here = env::current_dir().map_err(|error| {
-        Complaint::new("there is no current folder", error.to_string(), "change into the project")
-    })?;
-    let found = here.ancestors().find(|folder| folder.join("template.yaml").is_file());
-    found.map(Path::to_owned).ok_or_else(|| {
-        Complaint::new(
-            "this is not a folder of Postern",
-            format!("there is no template.yaml in {} or above it", here.display()),
-            "change into the project's folder, and run `cargo dev` there",
-        )
-    })
-}
-
 /// The folder with the binaries, which is where this program itself is. Builds them unless they are up to date.
 pub(super) fn binaries(root: &Path, as_they_are: bool) -> Result<PathBuf, Complaint> {
     let me = env::current_exe().map_err(|error| {
@@ -37,10 +22,11 @@ pub(super) fn binaries(root: &Path, as_they_are: bool) -> Result<PathBuf, Compla
         )
     })?;
     let folder = me.parent().unwrap_or(root).to_owned();
-    if as_they_are || NEEDED.iter().all(|name| is_fresh(&folder.join(name))) {
+    let lock = root.join("Cargo.lock");
+    if as_they_are || NEEDED.iter().all(|name| is_fresh(&folder.join(name), &lock)) {
         return Ok(folder);
     }
-    #[expect(clippy::disallowed_methods, reason = "cargo says where it is, and only so")]
+    #[expect(clippy::disallowed_methods, reason = "cargo says where it is in this way only")]
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     // All binaries of the workspace in one call: a call for one package would build its dependencies anew.
@@ -65,15 +51,16 @@ pub(super) fn binaries(root: &Path, as_they_are: bool) -> Result<PathBuf, Compla
     ))
 }
 
-/// Whether a binary is newer than every file that it was built from, as cargo's own note beside it says. Asking cargo
-/// itself would take longer than the whole start.
-fn is_fresh(binary: &Path) -> bool {
+/// Whether a binary is newer than every file that it was built from, as cargo's own note beside it says, and than the
+/// versions of what it was built with. Asking cargo itself would take longer than the whole start.
+fn is_fresh(binary: &Path, lock: &Path) -> bool {
     let Ok(built) = fs::metadata(binary).and_then(|data| data.modified()) else { return false };
     let Ok(note) = fs::read_to_string(binary.with_extension("d")) else { return false };
     let Some((_, sources)) = note.split_once(": ") else { return false };
-    paths(sources).iter().all(|source| {
-        fs::metadata(source).and_then(|data| data.modified()).is_ok_and(|changed| changed <= built)
-    })
+    let is_older = |file: &Path| {
+        fs::metadata(file).and_then(|data| data.modified()).is_ok_and(|changed| changed <= built)
+    };
+    is_older(lock) && paths(sources).iter().all(|source| is_older(Path::new(source)))
 }
 
 /// The paths of a dep-info line, in which a space inside a path is escaped.
@@ -96,20 +83,28 @@ mod tests {
     #[test]
     fn a_binary_is_stale_when_a_source_is_newer_or_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let (binary, source) = (folder.path().join("ingress"), folder.path().join("lib.rs"));
+        let [binary, source, lock] =
+            ["ingress", "lib.rs", "Cargo.lock"].map(|name| folder.path().join(name));
         fs::write(&source, "").unwrap();
+        fs::write(&lock, "").unwrap();
         fs::write(&binary, "").unwrap();
         let note = format!("{}: {}\n", binary.display(), source.display());
         fs::write(binary.with_extension("d"), note).unwrap();
         let built = fs::metadata(&binary).unwrap().modified().unwrap();
-        let set =
-            |at| fs::File::options().write(true).open(&source).unwrap().set_modified(at).unwrap();
+        let set = |file: &Path, at| {
+            fs::File::options().write(true).open(file).unwrap().set_modified(at).unwrap();
+        };
+        let (before, after) = (built - Duration::from_secs(1), built + Duration::from_secs(1));
 
-        set(built - Duration::from_secs(1));
-        assert!(is_fresh(&binary));
-        set(built + Duration::from_secs(1));
-        assert!(!is_fresh(&binary));
+        set(&source, before);
+        set(&lock, before);
+        assert!(is_fresh(&binary, &lock));
+        set(&lock, after);
+        assert!(!is_fresh(&binary, &lock));
+        set(&lock, before);
+        set(&source, after);
+        assert!(!is_fresh(&binary, &lock));
         fs::remove_file(&source).unwrap();
-        assert!(!is_fresh(&binary));
+        assert!(!is_fresh(&binary, &lock));
     }
 }

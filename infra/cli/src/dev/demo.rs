@@ -1,7 +1,8 @@
 //! The demo: a provider, a source, a tenant and an endpoint that need nothing from outside.
 
 use std::{
-    fs,
+    fs::{self, DirBuilder},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -27,20 +28,23 @@ pub(super) const SOURCE: &str = "stripe-demo";
 pub(super) const TENANT: &str = "demo";
 
 /// What the demo remembers from one start to the next.
-#[derive(Default, Deserialize, Serialize)]
+#[derive(Deserialize, Serialize)]
 struct Memory {
     provider_secret: String,
     source_made: bool,
-    /// The subscriber's URL, endpoint id and secret, once the endpoint is made.
+    /// The subscriber's port, which it takes again if it can.
+    port: Option<u16>,
+    /// The subscriber's endpoint, once it is made.
     endpoint: Option<KnownEndpoint>,
     last_event: Option<String>,
 }
 
 #[derive(Clone, Deserialize, Serialize)]
-pub(super) struct KnownEndpoint {
-    pub(super) url: String,
-    pub(super) id: String,
-    pub(super) secret: String,
+struct KnownEndpoint {
+    /// Where it is; its path is not known to any endpoint that was made without an answer.
+    url: String,
+    id: String,
+    secret: String,
 }
 
 /// The demo's files in the state folder, readable by their owner only.
@@ -73,16 +77,22 @@ impl Files {
             Complaint::new(
                 "the demo's files cannot be used",
                 format!("{}: {why}", folder.display()),
-                format!("remove {} to start from nothing", state.display()),
+                format!("remove the folder {} to start from nothing", state.display()),
             )
         };
-        fs::create_dir_all(&folder).map_err(|error| broken(error.to_string()))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| broken(error.to_string()))?;
         let file = folder.join("demo.json");
         let memory = match fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| broken(e.to_string()))?,
+            // Not the parser's words: it may quote a secret.
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|_| broken("demo.json is not what an earlier start wrote".to_owned()))?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Memory {
                 provider_secret: format!("whsec_{}", hex::encode(rand::random::<[u8; 24]>())),
-                ..Memory::default()
+                source_made: false,
+                port: None,
+                endpoint: None,
+                last_event: None,
             },
             Err(error) => return Err(broken(error.to_string())),
         };
@@ -109,9 +119,14 @@ impl Files {
         self.folder.join("key.pem")
     }
 
-    /// The endpoint of the last start.
-    pub(super) fn endpoint(&self) -> Option<&KnownEndpoint> {
-        self.memory.endpoint.as_ref()
+    /// The subscriber's port of the last start.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.memory.port
+    }
+
+    /// The id of the subscriber's endpoint.
+    pub(super) fn endpoint_id(&self) -> String {
+        self.memory.endpoint.as_ref().map(|known| known.id.clone()).unwrap_or_default()
     }
 
     fn save(&self) -> Result<(), Complaint> {
@@ -135,37 +150,63 @@ pub(super) async fn prepare(
 ) -> Result<Option<Earlier>, Complaint> {
     let api = Client::new(ready.api("AdminApi")?, Proof::Token(ready.token.clone()))?;
     if !files.memory.source_made {
-        let source = json!({
-            "name": SOURCE,
-            "scheme": {"preset": "stripe"},
-            "handler": {"kind": "forward", "tenant": TENANT},
-            "secrets": {"1": files.memory.provider_secret},
-        });
-        let answer = api.post_raw("/v1/sources", &source).await?;
-        // 409: made by a start that died before it could remember.
-        if !answer.status.is_success() && answer.status != http::StatusCode::CONFLICT {
-            api.post("/v1/sources", &source).await?;
-        }
+        make_source(&api, &files.memory.provider_secret).await?;
         files.memory.source_made = true;
         files.save()?;
     }
-    let url = subscriber.url();
-    match files.endpoint().filter(|known| known.url == url).cloned() {
-        Some(known) => subscriber.trust(&known.secret)?,
+    let here = subscriber.origin();
+    let known = files.memory.endpoint.clone();
+    match known.filter(|known| known.url.starts_with(&format!("{here}/"))) {
+        Some(known) => subscriber.trust(&known.url, &known.secret)?,
         None => {
-            let path = format!("/v1/tenants/{TENANT}/endpoints");
-            let made = api.post(&path, &json!({"url": url, "patterns": []})).await?;
-            let text =
-                |name: &str| made.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let known = KnownEndpoint { url, id: text("id"), secret: text("secret") };
-            subscriber.trust(&known.secret)?;
+            let known = make_endpoint(&api, &here).await?;
+            subscriber.trust(&known.url, &known.secret)?;
             files.memory.endpoint = Some(known);
+            files.memory.port = Some(subscriber.port());
             files.save()?;
         }
     }
-    let Some(event) = files.memory.last_event.clone() else { return Ok(None) };
-    let story = api.get(&format!("/v1/sources/{SOURCE}/events/{}", segment(&event))).await?;
-    Ok(Some(Earlier { event, status: crate::print::text(&story, "status") }))
+    match files.memory.last_event.clone() {
+        Some(event) => Ok(Some(earlier(&api, event).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn make_source(api: &Client, secret: &str) -> Result<(), Complaint> {
+    let source = json!({
+        "name": SOURCE,
+        "scheme": {"preset": "stripe"},
+        "handler": {"kind": "forward", "tenant": TENANT},
+        "secrets": {"1": secret},
+    });
+    let answer = api.post_raw("/v1/sources", &source).await?;
+    // Made by a start that died before it could remember.
+    if answer.status == http::StatusCode::CONFLICT {
+        return Ok(());
+    }
+    api.good("/v1/sources", &answer).map(drop)
+}
+
+/// Makes an endpoint under a path of its own. One that was made by a start that died before it learnt the secret has
+/// another path; the subscriber answers there that it is gone.
+async fn make_endpoint(api: &Client, here: &str) -> Result<KnownEndpoint, Complaint> {
+    let url = format!("{here}/webhooks/{}", hex::encode(rand::random::<[u8; 8]>()));
+    let path = format!("/v1/tenants/{TENANT}/endpoints");
+    let made = api.post(&path, &json!({"url": url, "patterns": []})).await?;
+    let text = |name: &str| made.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok(KnownEndpoint { url, id: text("id"), secret: text("secret") })
+}
+
+async fn earlier(api: &Client, event: String) -> Result<Earlier, Complaint> {
+    let path = format!("/v1/sources/{SOURCE}/events/{}", segment(&event));
+    let answer = api.call(Method::GET, &path, HeaderMap::new(), bytes::Bytes::new()).await?;
+    // It was remembered before it was sent, and that start died in between.
+    let status = if answer.status == http::StatusCode::NOT_FOUND {
+        "not here: it was never accepted".to_owned()
+    } else {
+        crate::print::text(&api.good(&path, &answer)?, "status")
+    };
+    Ok(Earlier { event, status })
 }
 
 /// Sends one event as Stripe does: signed now, with the source's secret.
@@ -190,6 +231,13 @@ pub(super) async fn send_event(ready: &Ready, files: &mut Files) -> Result<Sent,
     files.save()?;
     let clock = std::time::Instant::now();
     let answer = provider.call(Method::POST, &path, headers, body.into()).await?;
+    if answer.status == http::StatusCode::UNAUTHORIZED {
+        return Err(Complaint::new(
+            "the demo's source does not know the demo's provider",
+            "the source was made with another secret: the demo's files are of another state folder, or were removed",
+            "remove the whole state folder to start from nothing",
+        ));
+    }
     Ok(Sent { event, at: now, status: answer.status.as_u16(), took: clock.elapsed() })
 }
 
@@ -221,4 +269,43 @@ fn stripe_headers(
         body,
     };
     sign::sign_as(&scheme, &key, &outgoing, now).map_err(|error| fail(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_demos_files_are_private_and_stay_the_same() {
+        let outer = tempfile::tempdir().unwrap();
+        let state = outer.path().join(".postern");
+        let secret = Files::open(&state).unwrap().memory.provider_secret;
+        let files = Files::open(&state).unwrap();
+        assert_eq!(files.memory.provider_secret, secret);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&state), 0o700);
+        let demo = state.join("demo/demo.json");
+        let kept = [files.key_file(), files.certificate_file(), demo];
+        assert_eq!(kept.map(|file| mode(&file)), [0o600; 3]);
+    }
+
+    /// SEC-secret-in-output
+    #[test]
+    fn files_that_cannot_be_used_are_named_and_not_quoted() {
+        let outer = tempfile::tempdir().unwrap();
+        let state = outer.path().join(".postern");
+        Files::open(&state).unwrap();
+        fs::write(state.join("demo/demo.json"), r#"{"provider_secret":["CANARY"]}"#).unwrap();
+        let Err(complaint) = Files::open(&state) else { panic!("it opens") };
+        let text = complaint.to_string();
+        assert!(text.contains("demo.json") && text.contains("remove the folder"), "{text}");
+        assert!(!text.contains("CANARY"), "{text}");
+
+        let file = outer.path().join("file");
+        fs::write(&file, "").unwrap();
+        let Err(complaint) = Files::open(&file) else { panic!("it opens") };
+        assert!(complaint.to_string().contains("the demo's files cannot be used"));
+    }
 }

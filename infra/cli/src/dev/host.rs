@@ -1,10 +1,15 @@
 //! The local host, as a child of this process.
 
-use std::{fs, path::Path, process::Stdio, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
+    process::{Child, ChildStdin, Command},
 };
 
 use crate::{
@@ -26,16 +31,18 @@ pub(super) struct Start<'a> {
     pub(super) extra_root: &'a Path,
 }
 
-/// A local host that answers.
+/// A local host.
 #[derive(Debug)]
 pub(super) struct Host {
-    pub(super) ready: Ready,
     child: Child,
+    /// Not with the child: waiting for it would close its standard input, and so end it.
+    stdin: Option<ChildStdin>,
+    state: PathBuf,
 }
 
 impl Host {
-    /// Starts it, and waits until everything answers.
-    pub(super) async fn start(start: &Start<'_>) -> Result<Self, Complaint> {
+    /// Starts it.
+    pub(super) fn start(start: &Start<'_>) -> Result<Self, Complaint> {
         let program = start.binaries.join("postern-local");
         let mut command = Command::new(&program);
         command
@@ -52,11 +59,15 @@ impl Host {
             .args(["--port", &start.port.to_string()])
             // It ends when this process ends, however that ends: its standard input closes.
             .arg("--with-parent")
+            // What goes well is told by this program.
+            .env("LOCAL_LOG", "warn")
             .env("LOCAL_ALLOW_LOOPBACK", "true")
             .env("LOCAL_ALLOW_ANY_PORT", "true")
             .env("LOCAL_EXTRA_ROOT", start.extra_root)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Ctrl-C is for this process, which lets the host end in order.
+            .process_group(0)
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| {
             Complaint::new(
@@ -65,13 +76,18 @@ impl Host {
                 "build it with `cargo build --bins`",
             )
         })?;
-        let ready = match tokio::time::timeout(PATIENCE, ready_line(&mut child)).await {
+        Ok(Self { stdin: child.stdin.take(), child, state: start.state.to_owned() })
+    }
+
+    /// Waits until everything answers; what it says then is kept for other commands.
+    pub(super) async fn ready(&mut self) -> Result<Ready, Complaint> {
+        let ready = match tokio::time::timeout(PATIENCE, ready_line(&mut self.child)).await {
             Ok(Some(line)) => line,
             Ok(None) => {
-                let status = child.wait().await.map(|status| status.to_string());
+                let how = how_it_ended(self.child.wait().await);
                 return Err(Complaint::new(
                     "the local host did not start",
-                    format!("it ended with {}", status.unwrap_or_else(|error| error.to_string())),
+                    format!("it ended with {how}"),
                     "do what it says above, and start again",
                 ));
             }
@@ -79,47 +95,49 @@ impl Host {
                 return Err(Complaint::new(
                     "the local host does not answer",
                     format!("it said nothing for {} s", PATIENCE.as_secs()),
-                    format!("look into {}", start.state.join("logs").display()),
+                    format!("look into {}", self.state.join("logs").display()),
                 ));
             }
         };
-        let broken = |why: String| {
-            Complaint::new(
-                "the local host's first word cannot be understood",
-                why,
-                "build everything anew with `cargo build --bins`",
-            )
+        // Not the line itself in the reason: the token is in it.
+        let broken = |why: &str| {
+            let next = "build everything anew with `cargo build --bins`";
+            Complaint::new("the local host's first word cannot be understood", why, next)
         };
-        let parsed: Ready = serde_json::from_str(&ready).map_err(|e| broken(e.to_string()))?;
-        write_private(&ready_file(start.state), ready.as_bytes())
-            .map_err(|e| broken(e.to_string()))?;
-        Ok(Self { ready: parsed, child })
+        let parsed: Ready = serde_json::from_str(&ready)
+            .map_err(|_| broken("it is not the line that says ready"))?;
+        write_private(&ready_file(&self.state), ready.as_bytes()).map_err(|error| {
+            let file = ready_file(&self.state);
+            let why = format!("{}: {error}", file.display());
+            Complaint::new(
+                "other commands cannot be told of the local host",
+                why,
+                "make the folder writable",
+            )
+        })?;
+        Ok(parsed)
     }
 
-    /// Waits for Ctrl-C, for a request to end, or for the local host to end by itself, which is an error.
-    pub(super) async fn until_stopped(&mut self) -> Result<(), Complaint> {
-        let ended = |status: std::io::Result<std::process::ExitStatus>| {
-            let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            Complaint::new("the local host ended", how, "its last words are above; start again")
-        };
-        let mut terminate =
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(
-                |error| Complaint::new("signals cannot be had", error.to_string(), "use Ctrl-C"),
-            )?;
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => Ok(()),
-            _ = terminate.recv() => Ok(()),
-            status = self.child.wait() => Err(ended(status)),
-        }
+    /// Waits for the local host to end by itself, which it should not.
+    pub(super) async fn ended(&mut self) -> Complaint {
+        let how = how_it_ended(self.child.wait().await);
+        let next = "read its last words above, and start again: what was accepted is there";
+        Complaint::new("the local host ended", format!("it ended with {how}"), next)
     }
 
     /// Lets it end, and sees that it does.
     pub(super) async fn stop(mut self) {
-        drop(self.child.stdin.take());
+        // Commands that come now should hear that nothing runs, not that a port is closed.
+        let _ = fs::remove_file(ready_file(&self.state));
+        drop(self.stdin.take());
         if tokio::time::timeout(PATIENCE, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
     }
+}
+
+fn how_it_ended(status: std::io::Result<std::process::ExitStatus>) -> String {
+    status.map_or_else(|error| error.to_string(), |status| status.to_string())
 }
 
 async fn ready_line(child: &mut Child) -> Option<String> {

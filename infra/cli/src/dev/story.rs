@@ -1,11 +1,11 @@
 //! One event's story, told stage by stage as it happens, from what the deployment itself says.
 //!
-//! The times are those of the table, of the functions' logs and of the subscriber, never of this program's loop.
+//! The times are those of the table, of the functions' logs and of the subscriber, not those of this program's loop.
 
 use std::{
     fmt::Write as _,
     fs,
-    io::Write,
+    io::{Read as _, Seek as _, SeekFrom, Write},
     path::Path,
     time::{Duration, Instant},
 };
@@ -45,7 +45,7 @@ struct Stage {
 pub(super) struct Story {
     began: Timestamp,
     stages: Vec<Stage>,
-    hint: String,
+    event: String,
 }
 
 /// Everything that could be learnt at one moment.
@@ -55,6 +55,8 @@ struct Facts {
     enqueued_at: Option<Timestamp>,
     planned_at: Option<Timestamp>,
     seen: Option<Seen>,
+    /// The demo's endpoint. The tenant may have others by now.
+    endpoint: String,
 }
 
 impl Story {
@@ -67,8 +69,13 @@ impl Story {
             Err(format!("answered {} after {took} ms", sent.status))
         };
         let at = sent.at.saturating_add(sent.took).unwrap_or(sent.at);
-        let hint = format!("postern events story {SOURCE} {}", sent.event);
-        Self { began: sent.at, stages: vec![Stage { name: "accepted", at, told }], hint }
+        let event = sent.event.clone();
+        Self { began: sent.at, stages: vec![Stage { name: "accepted", at, told }], event }
+    }
+
+    /// The event's id.
+    pub(super) fn event(&self) -> &str {
+        &self.event
     }
 
     /// Whether every stage was reached, and none failed.
@@ -84,6 +91,9 @@ impl Story {
     fn learn(&mut self, facts: &Facts) {
         while let Some(name) = STAGES.get(self.stages.len()) {
             let Some((at, told)) = facts.stage(name) else { return };
+            // The end of a stage is told by whoever heard of it, some milliseconds late: ingress has sent its message
+            // before its answer arrives. A story goes forward.
+            let at = self.stages.last().map_or(at, |before| at.max(before.at));
             self.stages.push(Stage { name, at, told });
         }
     }
@@ -105,8 +115,8 @@ impl Story {
         }
         let missing = STAGES.get(self.stages.len()).copied().unwrap_or("the failed stage");
         format!(
-            "\nThe story stopped before: {missing}.\n  next: look into the logs, or ask `{}`\n",
-            self.hint
+            "\nThe story stopped before: {missing}.\n  next: look into the logs, or ask `postern events story {SOURCE} {}`\n",
+            self.event
         )
     }
 }
@@ -115,7 +125,9 @@ impl Facts {
     /// When a stage was reached, and how.
     fn stage(&self, name: &str) -> Option<(Timestamp, Result<String, String>)> {
         let outgoing = self.row.pointer("/outgoing/0").unwrap_or(&Value::Null);
-        let delivery = outgoing.pointer("/deliveries/0").unwrap_or(&Value::Null);
+        let deliveries = outgoing.get("deliveries").and_then(Value::as_array);
+        let ours = |delivery: &&Value| text(delivery, "endpoint") == self.endpoint;
+        let delivery = deliveries.into_iter().flatten().find(ours).unwrap_or(&Value::Null);
         let ok = |at: Timestamp, words: &str| Some((at, Ok(words.to_owned())));
         match name {
             "enqueued" => ok(self.enqueued_at?, "the worker was told by a message with its name"),
@@ -160,60 +172,92 @@ fn text(value: &Value, name: &str) -> String {
     crate::print::text(value, name)
 }
 
-/// Follows an event until its story is whole, has failed, or takes too long; prints each stage as it is reached.
-pub(super) async fn follow(
-    ready: &Ready,
-    state: &Path,
-    sent: &Sent,
-    subscriber: &mut Subscriber,
-    patience: Duration,
-    out: &mut dyn Write,
-) -> Result<Story, Complaint> {
-    let api = Client::new(ready.api("AdminApi")?, Proof::Token(ready.token.clone()))?;
-    let path = format!("/v1/sources/{SOURCE}/events/{}", segment(&sent.event));
-    let mut story = Story::of(sent);
-    let mut facts = Facts::default();
-    let began = Instant::now();
-    let mut shown = 0;
-    loop {
-        for stage in story.stages.iter().skip(shown) {
-            out.write_all(story.line(stage).as_bytes())
-                .and_then(|()| out.flush())
-                .map_err(|error| closed(&error))?;
+/// What an event is followed with.
+pub(super) struct Way<'a> {
+    pub(super) ready: &'a Ready,
+    pub(super) state: &'a Path,
+    /// The demo's endpoint.
+    pub(super) endpoint: String,
+    /// How long the event may take.
+    pub(super) patience: Duration,
+}
+
+impl Way<'_> {
+    /// Follows an event until its story is whole, has failed, or takes too long; prints each stage as it is reached.
+    pub(super) async fn follow(
+        &self,
+        sent: &Sent,
+        subscriber: &mut Subscriber,
+        out: &mut dyn Write,
+    ) -> Result<Story, Complaint> {
+        let token = Proof::Token(self.ready.token.clone());
+        let api = Client::new(self.ready.api("AdminApi")?, token)?;
+        let path = format!("/v1/sources/{SOURCE}/events/{}", segment(&sent.event));
+        let mut story = Story::of(sent);
+        let mut facts = Facts { endpoint: self.endpoint.clone(), ..Facts::default() };
+        let mut arrived = Vec::new();
+        let began = Instant::now();
+        let mut shown = 0;
+        loop {
+            for stage in story.stages.iter().skip(shown) {
+                out.write_all(story.line(stage).as_bytes())
+                    .and_then(|()| out.flush())
+                    .map_err(|error| closed(&error))?;
+            }
+            shown = story.stages.len();
+            if story.is_whole() || story.has_failed() || began.elapsed() > self.patience {
+                return Ok(story);
+            }
+            if let Ok(Some(seen)) = tokio::time::timeout(LOOK_EVERY, subscriber.next()).await {
+                arrived.push(seen);
+            }
+            // A store that is busy for a moment does not end the story.
+            match api.get(&path).await {
+                Ok(row) => facts.row = row,
+                Err(complaint) if complaint.is_no => return Err(complaint),
+                Err(_) => continue,
+            }
+            // Deliveries of an earlier start may come first; ours is told by its id.
+            let ours = facts.row.pointer("/outgoing/0/id").and_then(Value::as_str);
+            facts.seen = arrived.iter().find(|seen| Some(seen.id.as_str()) == ours).cloned();
+            let logged = |function, stage| logged(self.state, function, stage, &sent.event);
+            facts.enqueued_at = facts.enqueued_at.or_else(|| logged("IngressFunction", "enqueue"));
+            facts.planned_at = facts.planned_at.or_else(|| logged("WorkerFunction", "plan"));
+            story.learn(&facts);
         }
-        shown = story.stages.len();
-        if story.is_whole() || story.has_failed() || began.elapsed() > patience {
-            return Ok(story);
-        }
-        // A delivery of an earlier start may come first; ours is told by its id.
-        if let Ok(Some(seen)) = tokio::time::timeout(LOOK_EVERY, subscriber.next()).await
-            && facts.seen.is_none()
-        {
-            facts.seen = Some(seen);
-        }
-        facts.row = api.get(&path).await?;
-        let ours = facts.row.pointer("/outgoing/0/id").and_then(Value::as_str);
-        if ours.is_some() && facts.seen.as_ref().is_some_and(|seen| Some(seen.id.as_str()) != ours)
-        {
-            facts.seen = None;
-        }
-        let logged = |function: &str, stage: &str| logged(state, function, stage, &sent.event);
-        facts.enqueued_at = facts.enqueued_at.or_else(|| logged("ingress", "enqueue"));
-        facts.planned_at = facts.planned_at.or_else(|| logged("worker", "plan"));
-        story.learn(&facts);
     }
 }
 
+/// How much of the end of a log is read: far more than one event leaves in it.
+const LOG_END: u64 = 256 * 1024;
+
 /// When a function said that an event reached a stage.
 fn logged(state: &Path, function: &str, stage: &str, event: &str) -> Option<Timestamp> {
-    let log = fs::read_to_string(state.join("logs").join(format!("{function}.log"))).ok()?;
+    let mut log = fs::File::open(state.join("logs").join(format!("{function}.log"))).ok()?;
+    let length = log.metadata().ok()?.len();
+    log.seek(SeekFrom::Start(length.saturating_sub(LOG_END))).ok()?;
+    let mut end = Vec::new();
+    log.take(LOG_END).read_to_end(&mut end).ok()?;
+    at_stage(&String::from_utf8_lossy(&end), stage, event)
+}
+
+/// The last line of a log that says so.
+fn at_stage(log: &str, stage: &str, event: &str) -> Option<Timestamp> {
     log.lines().rev().filter(|line| line.contains(event)).find_map(|line| {
-        let line: Value = serde_json::from_str(line.get(line.find('{')?..)?).ok()?;
-        let fields = line.get("fields").unwrap_or(&line);
-        let says = |name: &str| fields.get(name).and_then(Value::as_str);
+        let line: Value = serde_json::from_str(line).ok()?;
+        let says = |name: &str| line.get(name).and_then(Value::as_str);
         let is_it = says("event_id") == Some(event) && says("stage") == Some(stage);
         is_it.then(|| time(&line, "/timestamp")).flatten()
     })
+}
+
+/// A delivery that reached the subscriber after the story.
+pub(super) fn arrival(seen: &Seen) -> String {
+    let id = printable(&seen.id);
+    match &seen.verdict {
+        Ok(()) => format!("{:.3}  the subscriber got {id}, and its signature is good\n", seen.at),
+        Err(why) => format!("{:.3}  the subscriber refused {id}: {}\n", seen.at, printable(why)),
+    }
 }
 
 /// The first words.
@@ -226,30 +270,37 @@ pub(super) fn opening(took: Duration, earlier: Option<Earlier>, state: &Path) ->
             "The last event of an earlier start, {event}, is {status} in {folder}."
         );
     }
-    words.push_str("\nOne Stripe event on its way:\n\n");
+    words.push('\n');
     words
 }
 
-/// What a visitor can do now.
-pub(super) fn things_to_try(ready: &Ready, state: &Path) -> Result<String, Complaint> {
+/// What a visitor can do now. `state` is the folder that commands have to be told, if it is not the usual one.
+pub(super) fn things_to_try(
+    ready: &Ready,
+    state: Option<&Path>,
+    event: &str,
+) -> Result<String, Complaint> {
     let ingress = ready.api("IngressApi")?;
     let api = ready.api("AdminApi")?;
-    let logs = printable(&state.join("logs").display().to_string());
+    let folder = state.map(|state| format!(" --state {}", printable(&state.display().to_string())));
+    let folder = folder.unwrap_or_default();
+    let postern = "cargo run -q --bin postern --";
     Ok(format!(
         "
   receives   {ingress}/webhooks/{SOURCE}
   api        {api}/v1
-  logs       {logs}
 
 Three things to try, in another terminal:
 
-  1. cargo run -q --bin postern -- events publish {TENANT} invoice.sent --aggregate in_1 '{{\"id\": 1}}'
-  2. pkill -9 -x worker; cargo run -q --bin postern -- send {SOURCE}
-     The killed function starts again, and the event arrives all the same.
-  3. cargo run -q --bin postern -- events story {SOURCE} EVENT
-     The whole story of an event; the second command prints its id.
+  1. {postern} events publish{folder} {TENANT} order.sent --aggregate o_1 '{{\"id\": 1}}'
+     An event of your own, from the outbox to the subscriber.
+  2. {postern} send{folder} --kill worker
+     Kills the worker, then sends an event: it arrives all the same.
+  3. {postern} events story{folder} {SOURCE} {event}
+     The whole story of the event above, as an operator asks for it.
 
 Ctrl-C stops everything. What was accepted is there at the next start.
+
 "
     ))
 }
@@ -272,12 +323,14 @@ mod tests {
         let row = json!({
             "status": "processed",
             "finished_at": at(40),
-            "outgoing": [{"id": "evt_2", "relayed_at": at(55), "deliveries": [{
-                "state": "succeeded", "attempts": 1, "log": [{"at": at(60), "duration_ms": 7}],
-            }]}],
+            "outgoing": [{"id": "evt_2", "relayed_at": at(55), "deliveries": [
+                {"endpoint": "ep_1", "state": "pending", "attempts": 3, "log": []},
+                {"endpoint": "ep_2", "state": "succeeded", "attempts": 1, "log": [{"at": at(60), "duration_ms": 7}]},
+            ]}],
         });
-        let seen = Seen { id: "evt_2".to_owned(), at: at(66), verdict: Ok(()) };
-        Facts { row, enqueued_at: Some(at(11)), planned_at: Some(at(31)), seen: Some(seen) }
+        let seen = Some(Seen { id: "evt_2".to_owned(), at: at(66), verdict: Ok(()) });
+        let (enqueued_at, planned_at) = (Some(at(11)), Some(at(31)));
+        Facts { row, enqueued_at, planned_at, seen, endpoint: "ep_2".to_owned() }
     }
 
     fn told(facts: &Facts) -> String {
@@ -296,7 +349,7 @@ mod tests {
           + 0.040 s  committed  processed; effect and outgoing event in one transaction
           + 0.055 s  relayed    one delivery for each endpoint that wants it
           + 0.067 s  delivered  attempt 1 answered after 7 ms
-          + 0.066 s  verified   the subscriber checked webhook-signature
+          + 0.067 s  verified   the subscriber checked webhook-signature
 
         The event went in signed, and came out signed.
         ");
@@ -320,6 +373,24 @@ mod tests {
         let mut story = Story::of(&sent(200));
         story.learn(&Facts { seen: Some(seen), ..whole() });
         assert!(!story.is_whole() && story.has_failed());
+    }
+
+    #[test]
+    fn a_stage_is_found_in_a_log_by_its_event() {
+        let line = |stage: &str, event: &str, millis: i64| {
+            let line = json!({"timestamp": at(millis), "stage": stage, "event_id": event});
+            format!("{line}\n")
+        };
+        let log = format!(
+            "panicked at evt_1\n{}{}{}{}",
+            line("plan", "evt_1", 1),
+            line("plan", "evt_1", 2),
+            line("process", "evt_1", 3),
+            line("plan", "evt_10", 4)
+        );
+        assert_eq!(at_stage(&log, "plan", "evt_1"), Some(at(2)));
+        assert_eq!(at_stage(&log, "plan", "evt_2"), None);
+        assert_eq!(at_stage("{\"event_id\": \"evt_1\"", "plan", "evt_1"), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The subscriber of the demo: an https server on loopback that verifies what it gets, as any receiver would.
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use http::{Request, Response, StatusCode};
@@ -10,7 +11,10 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 use signing::{Key, Scheme, Secret};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -39,59 +43,59 @@ pub(super) struct Seen {
 #[derive(Debug)]
 pub(super) struct Subscriber {
     address: SocketAddr,
-    key: Arc<Mutex<Option<Key>>>,
+    endpoint: Shared,
     seen: mpsc::UnboundedReceiver<Seen>,
 }
 
+/// Where deliveries come in, and the key that they are signed with; nothing until the endpoint is made.
+#[derive(Clone, Debug)]
+struct Endpoint {
+    path: String,
+    key: Key,
+}
+
+type Shared = Arc<Mutex<Option<Endpoint>>>;
+
 impl Subscriber {
-    /// Listens on loopback. Verifies nothing until it is told the secret.
-    pub(super) async fn start(files: &Files, port: u16) -> Result<Self, Complaint> {
-        let fail = |why: String| {
-            Complaint::new(
-                format!("the demo's subscriber cannot listen on port {port}"),
-                why,
-                "give another --port, or stop what uses it",
-            )
-        };
-        let certificate = CertificateDer::from_pem_file(files.certificate_file());
-        let certificate = certificate.map_err(|error| fail(error.to_string()))?;
-        let key = PrivateKeyDer::from_pem_file(files.key_file());
-        let key = key.map_err(|error| fail(error.to_string()))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map(|builder| builder.with_no_client_auth())
-            .and_then(|builder| builder.with_single_cert(vec![certificate], key))
-            .map_err(|error| fail(error.to_string()))?;
-        let listener = TcpListener::bind(("127.0.0.1", port)).await;
-        let listener = listener.map_err(|error| fail(error.to_string()))?;
-        let address = listener.local_addr().map_err(|error| fail(error.to_string()))?;
+    /// Listens on loopback: on the fourth port from `base` on, or for 0 on that of the last start if it is free.
+    /// Answers 410 until it is told its endpoint.
+    pub(super) async fn start(files: &Files, base: u16) -> Result<Self, Complaint> {
+        let acceptor = TlsAcceptor::from(Arc::new(tls(files)?));
+        let listener = listen(base, files.port()).await?;
+        let address = listener.local_addr().map_err(|error| taken(base, &error))?;
         let (sender, seen) = mpsc::unbounded_channel();
-        let key = Arc::new(Mutex::new(None));
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let endpoint = Shared::default();
         #[expect(
             clippy::disallowed_methods,
             reason = "a server of this process, not of a function"
         )]
-        tokio::spawn(serve(listener, acceptor, Arc::clone(&key), sender));
-        Ok(Self { address, key, seen })
+        tokio::spawn(serve(listener, acceptor, Arc::clone(&endpoint), sender));
+        Ok(Self { address, endpoint, seen })
     }
 
-    /// Where deliveries go.
-    pub(super) fn url(&self) -> String {
-        format!("https://127.0.0.1:{}/webhooks", self.address.port())
+    /// What its URLs begin with.
+    pub(super) fn origin(&self) -> String {
+        format!("https://{}", self.address)
     }
 
-    /// Takes the endpoint's secret, as a subscriber does after making the endpoint.
-    pub(super) fn trust(&mut self, secret: &str) -> Result<(), Complaint> {
+    /// Where it listens.
+    pub(super) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Takes the endpoint's URL and secret, as a subscriber does after making the endpoint.
+    pub(super) fn trust(&mut self, url: &str, secret: &str) -> Result<(), Complaint> {
         let fail = |why: String| {
-            Complaint::new("the endpoint's secret cannot be used", why, "remove the state folder")
+            let next = "remove the whole state folder to start from nothing";
+            Complaint::new("the endpoint's secret cannot be used", why, next)
         };
         let scheme =
             Scheme::preset("standard_webhooks").ok_or_else(|| fail("no scheme".to_owned()))?;
         let key =
             Key::parse(&scheme, "demo", &Secret::new(secret)).map_err(|e| fail(e.to_string()))?;
-        *self.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        let path = url.strip_prefix(&self.origin()).unwrap_or_default().to_owned();
+        let endpoint = Endpoint { path, key };
+        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = Some(endpoint);
         Ok(())
     }
 
@@ -101,69 +105,122 @@ impl Subscriber {
     }
 }
 
-type Shared = Arc<Mutex<Option<Key>>>;
+fn tls(files: &Files) -> Result<ServerConfig, Complaint> {
+    let broken = |why: String| {
+        let folder = files.certificate_file();
+        let folder = folder.parent().unwrap_or(&folder).display().to_string();
+        Complaint::new(
+            "the demo's certificate cannot be used",
+            why,
+            format!("remove the folder {folder}, and the state folder around it"),
+        )
+    };
+    let certificate = CertificateDer::from_pem_file(files.certificate_file());
+    let certificate = certificate.map_err(|error| broken(error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(files.key_file());
+    let key = key.map_err(|error| broken(error.to_string()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    builder
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certificate], key))
+        .map_err(|error| broken(error.to_string()))
+}
+
+async fn listen(base: u16, last: Option<u16>) -> Result<TcpListener, Complaint> {
+    let bind = async |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+    if base > 0 {
+        let port = base.saturating_add(3);
+        return bind(port).await.map_err(|error| taken(port, &error));
+    }
+    // The endpoint of the last start can be used again, if its port can.
+    if let Some(port) = last
+        && let Ok(listener) = bind(port).await
+    {
+        return Ok(listener);
+    }
+    bind(0).await.map_err(|error| taken(0, &error))
+}
+
+fn taken(port: u16, error: &std::io::Error) -> Complaint {
+    Complaint::new(
+        format!("the demo's subscriber cannot listen on port {port}"),
+        error.to_string(),
+        "stop what uses it (another `cargo dev`?), or choose other ports with --port (0: free ones)",
+    )
+}
 
 async fn serve(
     listener: TcpListener,
     acceptor: TlsAcceptor,
-    key: Shared,
+    endpoint: Shared,
     sender: mpsc::UnboundedSender<Seen>,
 ) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, key, sender) = (acceptor.clone(), Arc::clone(&key), sender.clone());
+    loop {
+        // A connection that was gone before it was taken, or too many open files: the next one may do.
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (acceptor, endpoint, sender) =
+            (acceptor.clone(), Arc::clone(&endpoint), sender.clone());
         #[expect(
             clippy::disallowed_methods,
             reason = "a server of this process, not of a function"
         )]
-        tokio::spawn(converse(stream, acceptor, key, sender));
+        tokio::spawn(converse(stream, acceptor, endpoint, sender));
     }
 }
 
 async fn converse(
     stream: TcpStream,
     acceptor: TlsAcceptor,
-    key: Shared,
+    endpoint: Shared,
     sender: mpsc::UnboundedSender<Seen>,
 ) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
-    let service = service_fn(|request| answer(request, &key, &sender));
+    let service = service_fn(|request| answer(request, &endpoint, &sender));
     // A connection that breaks is the deliverer's to notice.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
 async fn answer(
     request: Request<Incoming>,
-    key: &Shared,
+    endpoint: &Shared,
     sender: &mpsc::UnboundedSender<Seen>,
 ) -> Result<Response<Full<bytes::Bytes>>, std::convert::Infallible> {
+    #[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
     let now = Timestamp::now();
     let (head, body) = request.into_parts();
+    let endpoint = endpoint.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let endpoint = endpoint.filter(|endpoint| endpoint.path == head.uri.path());
+    let mut response = Response::new(Full::default());
+    let Some(Endpoint { key, .. }) = endpoint else {
+        *response.status_mut() = StatusCode::GONE;
+        return Ok(response);
+    };
     let verdict = match Limited::new(body, MAX_BODY).collect().await {
-        Ok(body) => check(&head, &body.to_bytes(), key, now),
+        Ok(body) => check(&head, &body.to_bytes(), &key, now),
         Err(error) => Err(error.to_string()),
     };
-    let id = head.headers.get("webhook-id").and_then(|id| id.to_str().ok());
+    let id = head.headers.get(signing::sign::ID_HEADER).and_then(|id| id.to_str().ok());
     let id = id.unwrap_or_default().to_owned();
     let status = if verdict.is_ok() { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
-    // Nobody listens any more once the story is told.
-    let _ = sender.send(Seen { id, at: now, verdict });
-    let mut response = Response::new(Full::default());
     *response.status_mut() = status;
+    // Nobody listens any more when the program ends.
+    let _ = sender.send(Seen { id, at: now, verdict });
     Ok(response)
 }
 
 fn check(
     head: &http::request::Parts,
     body: &[u8],
-    key: &Shared,
+    key: &Key,
     now: Timestamp,
 ) -> Result<(), String> {
     let scheme = Scheme::preset("standard_webhooks").ok_or("no scheme")?;
-    let key = key.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = key.as_ref().ok_or("the subscriber has no secret yet")?;
     let request =
         signing::Request { method: "POST", url: head.uri.path(), headers: &head.headers, body };
     let verified = signing::verify(&scheme, std::slice::from_ref(key), &request, now);

@@ -363,6 +363,7 @@ fn wherever_it_dies_the_next_try_ends_well() {
                     !matches!(first, Some(Ok(_))),
                     "nobody says yes to what may not be there: {told}"
                 );
+                world.rows_point_at_bodies(&body, &told);
                 world.ends_well(&body, &told);
             }
             let world = World::holding(&body, parked);
@@ -387,6 +388,15 @@ impl World {
         }
         world.store.chaos.heal();
         world
+    }
+
+    /// No row is there before its body.
+    fn rows_point_at_bodies(&self, body: &[u8], told: &str) {
+        self.store.chaos.heal();
+        for row in self.rows() {
+            let opened = finish(body::open(&row.new, &self.store, &self.store)).unwrap();
+            assert_eq!(opened, Opened::Bytes(body.to_vec()), "{told}");
+        }
     }
 
     /// The provider tries again, and all is well.

@@ -19,8 +19,11 @@ const MAX_TENANTS: usize = 1000;
 /// created a moment ago does not miss its first event.
 #[derive(Default)]
 pub struct EndpointCache {
-    lists: Mutex<HashMap<TenantId, (u64, Arc<[Endpoint]>)>>,
+    lists: Mutex<HashMap<TenantId, Listed>>,
 }
+
+/// The epoch for which a list holds, and the list.
+type Listed = (u64, Arc<[Endpoint]>);
 
 impl fmt::Debug for EndpointCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Metrics, as lines that CloudWatch reads out of the log (its "embedded metric format").
+//! Metrics, as lines that AWS reads out of the log (its "embedded metric format").
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 /// The namespace of all our metrics.
 const NAMESPACE: &str = "Postern";
 
-/// Most values of one metric that CloudWatch reads from one line.
+/// Most values of one metric that are read from one line.
 const MAX_VALUES: usize = 100;
 
 /// What a metric counts.

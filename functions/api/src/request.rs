@@ -1,0 +1,119 @@
+//! What routes read from a request: JSON, names in the path, who calls. What cannot be read is a [`Problem`].
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Request, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+};
+use lambda_http::request::RequestContext;
+use serde::de::DeserializeOwned;
+
+use crate::Problem;
+
+/// Most bytes of a request's body. An event's payload, 1 MB at most, fits with room for what surrounds it.
+pub const MAX_BODY: usize = 2 * 1024 * 1024;
+
+/// A body in JSON.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if !is_json(request.headers()) {
+            let detail = "Send the body as JSON, with the header `Content-Type: application/json`.";
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(Problem::unreadable("wrong-media-type", status, detail));
+        }
+        let body = Bytes::from_request(request, state).await.map_err(|rejection| {
+            if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                return Problem::too_large(MAX_BODY);
+            }
+            let detail = "The body did not arrive whole. Send the request again.";
+            Problem::unreadable("broken-body", StatusCode::BAD_REQUEST, detail)
+        })?;
+        let axum::Json(value) = axum::Json::from_bytes(&body).map_err(|error| refused(&error))?;
+        Ok(Self(value))
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+}
+
+/// Says where the JSON is wrong: with the name of an unknown, a missing or a mistyped field.
+fn refused(rejection: &JsonRejection) -> Problem {
+    let text = rejection.body_text();
+    // After the colon stands what serde says of the sender's own text.
+    let text = text.split_once(": ").map_or(text.as_str(), |(_, what)| what);
+    match rejection {
+        JsonRejection::JsonSyntaxError(_) => {
+            let detail = format!("The body is not JSON: {text}.");
+            Problem::unreadable("not-json", StatusCode::BAD_REQUEST, detail)
+        }
+        _ => {
+            let detail = format!("The body is not of the form that this route takes: {text}.");
+            Problem::unreadable("invalid-request", StatusCode::UNPROCESSABLE_ENTITY, detail)
+        }
+    }
+}
+
+/// The names in the path.
+#[derive(Debug)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match axum::extract::Path::<T>::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(names)) => Ok(Self(names)),
+            // Only a name that is not UTF-8 comes here, and nothing has such a name.
+            Err(_) => Err(Problem::absent("thing whose name is not UTF-8")),
+        }
+    }
+}
+
+/// What stands after the question mark.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match axum::extract::Query::<T>::from_request_parts(parts, state).await {
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let text = text.split_once(": ").map_or(text.as_str(), |(_, what)| what);
+                let detail = format!("The query is not of the form that this route takes: {text}.");
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                Err(Problem::unreadable("invalid-request", status, detail))
+            }
+        }
+    }
+}
+
+/// Who calls, as the gateway says after it has checked the signature.
+#[derive(Clone, Debug)]
+pub struct Actor(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Actor {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let caller = match parts.extensions.get::<RequestContext>() {
+            Some(RequestContext::ApiGatewayV2(context)) => context
+                .authorizer
+                .as_ref()
+                .and_then(|authorizer| authorizer.iam.as_ref())
+                .and_then(|iam| iam.user_arn.clone()),
+            _ => None,
+        };
+        Ok(Self(caller.unwrap_or_else(|| "unknown".to_owned())))
+    }
+}

@@ -1,0 +1,113 @@
+//! Who did what is written down, before it is done.
+
+use axum::{body::Body, http::Request};
+use domain::{
+    body::{Place, Sha256Hash, StoredBody},
+    event::Origin,
+    id::InboxKey,
+    inbox::{Claim, Failure, NewRow},
+    ports::Inbox as _,
+};
+use lambda_http::{
+    aws_lambda_events::apigw::{
+        ApiGatewayRequestAuthorizer, ApiGatewayRequestAuthorizerIamDescription,
+        ApiGatewayV2httpRequestContext,
+    },
+    request::RequestContext,
+};
+use serde_json::json;
+use testkit::chaos::{Fault, When};
+
+use crate::deployment::{Deployment, at, now, source};
+
+impl Deployment {
+    async fn with_parked(self) -> Self {
+        let key = InboxKey::new("stripe".parse().unwrap(), "evt_1").unwrap();
+        let row = NewRow {
+            key: key.clone(),
+            event_type: None,
+            received_at: at(-9),
+            due_at: at(9),
+            body: StoredBody {
+                sha256: Sha256Hash::of(b""),
+                length: 0,
+                place: Place::Inline(vec![]),
+            },
+            headers: std::collections::BTreeMap::new(),
+            object: None,
+            version: None,
+            occurred_at: None,
+            origin: Origin::Webhook,
+            key_id: None,
+            token: String::new(),
+            traceparent: None,
+        };
+        self.0.inbox.accept(&row).await.unwrap();
+        let claim = Claim { key, cycle: 0 };
+        let _ = self.0.inbox.park(&claim, 1, &Failure::new("x", "y"), now()).await.unwrap();
+        self
+    }
+
+    fn audited(&self) -> Vec<(String, String, String, String)> {
+        let tables = self.0.registry.tables();
+        let entry = |entry: &domain::ports::AuditEntry| {
+            assert_eq!(entry.at, now());
+            let (tenant, actor) = (entry.tenant.clone(), entry.actor.clone());
+            (tenant, actor, entry.action.clone(), entry.subject.clone())
+        };
+        tables.audit.iter().map(entry).collect()
+    }
+}
+
+fn signed_by(arn: &str, request: &mut Request<Body>) {
+    let mut iam = ApiGatewayRequestAuthorizerIamDescription::default();
+    iam.user_arn = Some(arn.to_owned());
+    let mut authorizer = ApiGatewayRequestAuthorizer::default();
+    authorizer.iam = Some(iam);
+    let mut context = ApiGatewayV2httpRequestContext::default();
+    context.authorizer = Some(authorizer);
+    request.extensions_mut().insert(RequestContext::ApiGatewayV2(context));
+}
+
+#[tokio::test]
+async fn changes_are_written_down_with_who_made_them() {
+    let postern = Deployment::new().with_parked().await;
+    let arn = "arn:aws:iam::1:user/ann";
+    let mut request = Request::post("/v1/sources")
+        .header("content-type", "application/json")
+        .body(Body::from(source("stripe").to_string()))
+        .unwrap();
+    signed_by(arn, &mut request);
+    postern.send(request).await.good(201);
+    let endpoint = json!({"url": "https://example.com/"});
+    let made = postern.post("/v1/tenants/acme/endpoints", &endpoint).await.good(201);
+    postern.ask("/v1/sources/stripe/events/evt_1/replay").await.good(202);
+
+    let text = str::to_owned;
+    let entry =
+        |tenant, actor, action, subject| (text(tenant), text(actor), text(action), text(subject));
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(
+        postern.audited(),
+        [
+            entry("-", arn, "source.add", "stripe"),
+            entry("acme", "unknown", "endpoint.add", id),
+            entry("-", "unknown", "event.replay", "stripe#evt_1"),
+        ]
+    );
+}
+
+/// OUT-error-after-commit
+#[tokio::test]
+async fn nothing_is_done_that_cannot_be_written_down() {
+    let postern = Deployment::new().with_parked().await;
+    postern.0.registry.chaos.on("configure.audit", When::Before, Fault::Unavailable);
+    postern.post("/v1/sources", &source("stripe")).await.problem(503, "unavailable");
+    let endpoint = json!({"url": "https://example.com/"});
+    postern.post("/v1/tenants/acme/endpoints", &endpoint).await.problem(503, "unavailable");
+    postern.ask("/v1/sources/stripe/events/evt_1/replay").await.problem(503, "unavailable");
+    let tables = postern.0.registry.tables();
+    assert!(tables.sources.is_empty() && tables.endpoints.is_empty());
+    let inbox = postern.0.inbox.tables();
+    assert!(inbox.inbox.values().all(|item| item.row.cycle == 0));
+}

@@ -1,0 +1,491 @@
+//! Attempts against receivers that behave badly. Each attempt ends, in bounded time and memory, with a word for why.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
+mod receiver;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use deliverer::transport::{
+    Answered, Bounds, Failed, Post, Transport as _, client::Client, resolve::Resolve,
+};
+use domain::{
+    address::{AddressPolicy, EndpointUrl},
+    delivery::Cause,
+};
+use http::{HeaderMap, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use receiver::{Authority, BOUNDS, HOST, Port, Script, listen, read_request, receive};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpListener,
+    time::timeout,
+};
+
+/// Long after every bound: an attempt that takes this long was not bounded at all.
+const FOR_EVER: Duration = Duration::from_secs(20);
+
+fn post(url: &str) -> Post {
+    let local = AddressPolicy { allow_loopback: true, any_port: true };
+    let url = EndpointUrl::parse(url, &local).unwrap();
+    Post { url, headers: HeaderMap::new(), body: Bytes::from_static(b"{\"a\":1}") }
+}
+
+async fn attempt<R: Resolve>(client: &Client<R>, url: &str) -> Result<Answered, Failed> {
+    timeout(FOR_EVER, client.post(post(url))).await.expect("an attempt without an end")
+}
+
+async fn cause<R: Resolve>(client: &Client<R>, url: &str) -> Cause {
+    attempt(client, url).await.expect_err("an answer where there should be none").cause
+}
+
+fn client(authority: &Authority) -> Client<Script> {
+    authority.dialler(Script::loopback(), BOUNDS).client()
+}
+
+/// Writes until the other side has had enough.
+async fn flood(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
+    while to.write_all(bytes).await.is_ok() && to.flush().await.is_ok() {}
+}
+
+/// A receiver that answers with these bytes, and waits for the other side to go.
+async fn answering(authority: &Authority, answer: &'static [u8]) -> Port {
+    receive(authority.good_receiver(), move |mut stream| async move {
+        let _ = stream.write_all(answer).await;
+        let _ = stream.flush().await;
+        let _ = stream.read(&mut [0]).await;
+    })
+    .await
+}
+
+/// The cause of an attempt at a receiver that answers with these bytes and then closes.
+async fn cause_of_closing_after(answer: &'static [u8]) -> Cause {
+    let authority = Authority::new();
+    let port = receive(authority.good_receiver(), move |mut stream| async move {
+        let _ = stream.write_all(answer).await;
+        let _ = stream.shutdown().await;
+    })
+    .await;
+    cause(&client(&authority), &port.url()).await
+}
+
+#[tokio::test]
+async fn an_ordinary_answer_is_read() {
+    let authority = Authority::new();
+    let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 5\r\nretry-after: 7\r\n\r\nhello";
+    let port = answering(&authority, answer).await;
+    let answered = attempt(&client(&authority), &port.url()).await.unwrap();
+    let expected =
+        Answered { status: 202, retry_after: Some("7".to_owned()), excerpt: "hello".to_owned() };
+    assert_eq!(answered, expected);
+}
+
+/// F5, DLV-slow-drip
+#[tokio::test]
+async fn a_receiver_that_never_answers_runs_into_the_deadline() {
+    let authority = Authority::new();
+    let port = answering(&authority, b"").await;
+    assert_eq!(cause(&client(&authority), &port.url()).await, Cause::Timeout);
+}
+
+/// DLV-slow-drip
+#[tokio::test]
+async fn a_handshake_that_never_ends_runs_into_the_deadline() {
+    let authority = Authority::new();
+    let port = listen(|mut stream| async move {
+        while stream.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
+    })
+    .await;
+    assert_eq!(cause(&client(&authority), &port.url()).await, Cause::Timeout);
+}
+
+/// DLV-slow-drip: no single read takes long, and so no limit on single reads would end it.
+#[tokio::test]
+async fn a_head_that_drips_runs_into_the_deadline() {
+    let authority = Authority::new();
+    let port = receive(authority.good_receiver(), |mut stream| async move {
+        let mut pace = tokio::time::interval(Duration::from_millis(20));
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await;
+        while stream.write_all(b"y").await.is_ok() && stream.flush().await.is_ok() {
+            pace.tick().await;
+        }
+    })
+    .await;
+    assert_eq!(cause(&client(&authority), &port.url()).await, Cause::Timeout);
+}
+
+/// DLV-slow-drip: the status has come, and the status decides.
+#[tokio::test]
+async fn a_body_that_drips_ends_with_the_deadline_and_its_status_counts() {
+    let authority = Authority::new();
+    let port = receive(authority.good_receiver(), |mut stream| async move {
+        let mut pace = tokio::time::interval(Duration::from_millis(20));
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n").await;
+        while stream.write_all(b"y").await.is_ok() && stream.flush().await.is_ok() {
+            pace.tick().await;
+        }
+    })
+    .await;
+    let answered = attempt(&client(&authority), &port.url()).await.unwrap();
+    assert_eq!(answered.status, 200);
+    assert!(answered.excerpt.starts_with('y') && answered.excerpt.len() < 9999);
+}
+
+/// DLV-huge-response, I21: the connection is closed after 64 KiB and what the system had taken before.
+#[tokio::test]
+async fn an_endless_body_is_left_after_its_limit() {
+    for head in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffffff\r\n",
+    ] {
+        let authority = Authority::new();
+        let sent = Arc::new(AtomicU64::new(0));
+        let (count, (left, mut was_left)) = (Arc::clone(&sent), tokio::sync::mpsc::channel(1));
+        let port = receive(authority.good_receiver(), move |mut stream| {
+            let (count, left) = (Arc::clone(&count), left.clone());
+            async move {
+                let _ = stream.write_all(head.as_bytes()).await;
+                while stream.write_all(&[b'z'; 4096]).await.is_ok() {
+                    count.fetch_add(4096, Ordering::SeqCst);
+                }
+                let _ = left.send(()).await;
+            }
+        })
+        .await;
+        let answered = attempt(&client(&authority), &port.url()).await.unwrap();
+        assert_eq!((answered.status, answered.excerpt.len()), (200, 4096), "{head}");
+        timeout(FOR_EVER, was_left.recv()).await.expect("the connection stays open");
+        let sent = sent.load(Ordering::SeqCst);
+        assert!(sent < 32 * 1024 * 1024, "{sent} bytes were taken of {head}");
+    }
+}
+
+/// DLV-huge-response
+#[tokio::test]
+async fn a_body_longer_than_it_says_is_cut() {
+    let authority = Authority::new();
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabcdefghijklmnop";
+    let port = answering(&authority, answer).await;
+    assert_eq!(attempt(&client(&authority), &port.url()).await.unwrap().excerpt, "abc");
+}
+
+/// DLV-slow-drip, DLV-huge-response
+#[tokio::test]
+async fn an_endless_head_is_a_bad_answer() {
+    for line in [&b"x-pad: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"[..], b"y"] {
+        let authority = Authority::new();
+        let port = receive(authority.good_receiver(), move |mut stream| async move {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await;
+            flood(&mut stream, &line.repeat(100)).await;
+        })
+        .await;
+        assert_eq!(cause(&client(&authority), &port.url()).await, Cause::BadAnswer);
+    }
+}
+
+#[tokio::test]
+async fn a_head_of_too_many_headers_is_a_bad_answer() {
+    let authority = Authority::new();
+    let port = receive(authority.good_receiver(), |mut stream| async move {
+        let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(101));
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.read(&mut [0]).await;
+    })
+    .await;
+    assert_eq!(cause(&client(&authority), &port.url()).await, Cause::BadAnswer);
+}
+
+/// DLV-huge-response
+#[tokio::test]
+async fn a_flood_of_interim_answers_runs_into_the_deadline() {
+    for interim in
+        [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"HTTP/1.1 103 Early Hints\r\na: b\r\n\r\n"]
+    {
+        let authority = Authority::new();
+        let port = receive(authority.good_receiver(), move |mut stream| async move {
+            flood(&mut stream, interim).await;
+        })
+        .await;
+        assert_eq!(cause(&client(&authority), &port.url()).await, Cause::Timeout);
+    }
+}
+
+/// DLV-compressed-response-bomb
+#[tokio::test]
+async fn a_compressed_body_is_not_unpacked() {
+    for encoding in ["gzip", "br", "zstd", "deflate", "gzip, gzip", "no\x07nsense"] {
+        let authority = Authority::new();
+        let port = receive(authority.good_receiver(), move |mut stream| async move {
+            let encoding = encoding.replace('\x07', "-");
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-encoding: {encoding}\r\ncontent-length: 20000\r\n\r\n"
+            );
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(&[0x1f; 20_000]).await;
+            let _ = stream.read(&mut [0]).await;
+        })
+        .await;
+        let answered = attempt(&client(&authority), &port.url()).await.unwrap();
+        assert_eq!(answered.status, 200);
+        assert!(answered.excerpt.starts_with("(a body with content-encoding "), "{answered:?}");
+    }
+}
+
+/// SSRF-redirect, F7, I15
+#[tokio::test]
+async fn no_redirect_is_followed() {
+    let canary = listen(|_| async {}).await;
+    let there = canary.address;
+    for status in [300_u16, 301, 302, 303, 304, 305, 307, 308] {
+        for location in [
+            format!("http://{there}/"),
+            format!("https://{there}/latest/meta-data/?a=b"),
+            format!("//{there}/"),
+            "/relative".to_owned(),
+            format!("HTTPS://user@{there}/"),
+        ] {
+            let authority = Authority::new();
+            let head = format!(
+                "HTTP/1.1 {status} Moved\r\nlocation: {location}\r\nrefresh: 0;url=http://{there}/\r\n\
+                 alt-svc: h2=\"{there}\"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            );
+            let port = receive(authority.good_receiver(), move |mut stream| {
+                let head = head.clone();
+                async move {
+                    let _ = stream.write_all(head.as_bytes()).await;
+                    let _ = stream.read(&mut [0]).await;
+                }
+            })
+            .await;
+            let client = client(&authority);
+            let answered = attempt(&client, &port.url()).await.unwrap();
+            assert_eq!(answered.status, status);
+            assert!(!answered.excerpt.contains("meta-data"), "{answered:?}");
+            // A second delivery, after everything that the first answer offered instead.
+            assert_eq!(attempt(&client, &port.url()).await.unwrap().status, status);
+            assert!(client.dialled().list().iter().all(|dialled| *dialled == port.address));
+        }
+    }
+    assert_eq!(canary.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_told_apart_from_a_bad_answer() {
+    assert_eq!(cause_of_closing_after(b"").await, Cause::Reset);
+    assert_eq!(cause_of_closing_after(b"HTTP/1.1 200 O").await, Cause::Reset);
+    assert_eq!(cause_of_closing_after(b"SSH-2.0-OpenSSH_9.6\r\n\r\n").await, Cause::BadAnswer);
+    assert_eq!(cause_of_closing_after(b"HTTP/1.1 abc\r\n\r\n").await, Cause::BadAnswer);
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_in_its_body_counts_by_its_status() {
+    let authority = Authority::new();
+    let port = receive(authority.good_receiver(), |mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nhalf").await;
+        let _ = stream.shutdown().await;
+    })
+    .await;
+    let answered = attempt(&client(&authority), &port.url()).await.unwrap();
+    assert_eq!((answered.status, answered.excerpt.as_str()), (500, "half"));
+}
+
+/// J32
+#[tokio::test]
+async fn what_is_wrong_with_a_certificate_is_told() {
+    let authority = Authority::new();
+    for (name, years, expected) in [
+        (HOST, (2020, 2021), Cause::TlsExpired),
+        ("other.example", (2020, 2099), Cause::TlsWrongHost),
+        (HOST, (2098, 2099), Cause::Tls),
+    ] {
+        let port = receive(authority.receiver(name, years), |_| async {}).await;
+        assert_eq!(cause(&client(&authority), &port.url()).await, expected, "{name} {years:?}");
+    }
+    let stranger = receive(Authority::named("a stranger").good_receiver(), |_| async {}).await;
+    assert_eq!(cause(&client(&authority), &stranger.url()).await, Cause::TlsUnknownIssuer);
+}
+
+/// I16: what speaks plainly is not spoken to.
+#[tokio::test]
+async fn a_plain_receiver_is_no_receiver() {
+    let authority = Authority::new();
+    let port = listen(|mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        let _ = stream.read(&mut [0; 1024]).await;
+    })
+    .await;
+    assert_eq!(cause(&client(&authority), &port.url()).await, Cause::Tls);
+}
+
+#[tokio::test]
+async fn a_port_where_nobody_listens_refuses() {
+    let authority = Authority::new();
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let url = format!("https://{HOST}:{}/", address.port());
+    assert_eq!(cause(&client(&authority), &url).await, Cause::Refused);
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_is_a_matter_of_dns() {
+    let authority = Authority::new();
+    for resolver in [Script::unknown(), Script::silent(), Script::new(&[&[]])] {
+        let client = authority.dialler(resolver, BOUNDS).client();
+        assert_eq!(cause(&client, "https://receiver.example/").await, Cause::Dns);
+        assert!(client.dialled().list().is_empty());
+    }
+}
+
+/// I9, I14, SSRF-alt-ip-notation, SSRF-ipv4-mapped: no packet leaves for an address that is not allowed, also if it is
+/// one of several.
+#[tokio::test]
+async fn every_address_of_a_name_is_checked_before_any_is_dialled() {
+    let authority = Authority::new();
+    for answer in [
+        &["169.254.169.254"][..],
+        &["127.0.0.1", "10.0.0.1"],
+        &["127.0.0.1", "::ffff:192.168.1.1"],
+        &["127.0.0.1", "fe80::1"],
+        &["64:ff9b::7f00:1"],
+        &["0.0.0.0"],
+        &["::"],
+    ] {
+        let client = authority.dialler(Script::new(&[answer]), BOUNDS).client();
+        assert_eq!(cause(&client, "https://receiver.example/").await, Cause::BlockedAddress);
+        assert!(client.dialled().list().is_empty(), "{answer:?}");
+    }
+}
+
+/// I14, DNS rebinding: the name meant something else when it was checked for the first delivery.
+#[tokio::test]
+async fn a_name_that_moves_is_checked_again() {
+    let authority = Authority::new();
+    let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let port = answering(&authority, answer).await;
+    let script = Script::new(&[&["127.0.0.1"], &["169.254.169.254"]]);
+    let asked = Arc::clone(&script.asked);
+    let client = authority.dialler(script, BOUNDS).client();
+    assert_eq!(attempt(&client, &port.url()).await.unwrap().status, 200);
+    assert_eq!(cause(&client, &port.url()).await, Cause::BlockedAddress);
+    // Asked once for each connection: the address that was checked is the one that was dialled.
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(client.dialled().list(), [port.address]);
+}
+
+/// SSRF-ip-literal-skips-resolver: the guard holds where no resolver is asked.
+#[tokio::test]
+async fn a_literal_address_is_checked_without_a_resolver() {
+    let authority = Authority::new();
+    let port = listen(|_| async {}).await;
+    let policy = AddressPolicy { allow_loopback: false, any_port: true };
+    let script = Script::unknown();
+    let asked = Arc::clone(&script.asked);
+    let client = authority.dialler(script, Bounds { policy, ..BOUNDS }).client();
+    for host in ["127.0.0.1", "[::1]", "[::ffff:7f00:1]"] {
+        // A URL of the local policy, as if its row were older than the rule.
+        let local = AddressPolicy { allow_loopback: true, any_port: true };
+        let url = format!("https://{host}:{}/", port.address.port());
+        let Ok(url) = EndpointUrl::parse(&url, &local) else { continue };
+        let post = Post { url, headers: HeaderMap::new(), body: Bytes::new() };
+        let failed = client.post(post).await.unwrap_err();
+        assert_eq!(failed.cause, Cause::BlockedAddress, "{host}");
+    }
+    assert_eq!((port.connections(), asked.load(Ordering::SeqCst)), (0, 0));
+    assert!(client.dialled().list().is_empty());
+}
+
+/// SSRF-ports
+#[tokio::test]
+async fn a_port_is_checked_where_it_is_dialled() {
+    let authority = Authority::new();
+    let port = listen(|_| async {}).await;
+    let policy = AddressPolicy { allow_loopback: true, any_port: false };
+    let client = authority.dialler(Script::loopback(), Bounds { policy, ..BOUNDS }).client();
+    assert_eq!(cause(&client, &port.url()).await, Cause::BlockedAddress);
+    assert_eq!(port.connections(), 0);
+}
+
+#[tokio::test]
+async fn the_next_address_is_tried_when_one_refuses() {
+    let authority = Authority::new();
+    let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+    let port = answering(&authority, answer).await;
+    let script = Script::new(&[&["127.0.0.2", "127.0.0.1"]]);
+    let client = authority.dialler(script, BOUNDS).client();
+    assert_eq!(attempt(&client, &port.url()).await.unwrap().status, 204);
+    assert_eq!(client.dialled().list().len(), 2);
+}
+
+/// A client's connections end with it: a sandbox that was frozen would find them dead.
+#[tokio::test]
+async fn a_connection_is_reused_by_its_client_and_by_no_other() {
+    let authority = Authority::new();
+    let port = receive(authority.good_receiver(), |mut stream| async move {
+        loop {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            let _ = stream.flush().await;
+            if read_request(&mut stream).await.is_none() {
+                return;
+            }
+        }
+    })
+    .await;
+    let dialler = authority.dialler(Script::loopback(), BOUNDS);
+    let client = dialler.client();
+    for _ in 0..5 {
+        assert_eq!(attempt(&client, &port.url()).await.unwrap().status, 200);
+    }
+    assert_eq!(port.connections(), 1);
+    assert_eq!(attempt(&dialler.client(), &port.url()).await.unwrap().status, 200);
+    assert_eq!(port.connections(), 2);
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_where_the_receiver_speaks_it() {
+    let authority = Authority::new();
+    let tls = authority.good_receiver();
+    let mut config = rustls::ServerConfig::clone(tls.config());
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let tls = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let port = listen(move |stream| {
+        let tls = tls.clone();
+        async move {
+            let Ok(stream) = tls.accept(stream).await else { return };
+            let answer = hyper::service::service_fn(|request: http::Request<_>| async move {
+                assert_eq!(request.version(), http::Version::HTTP_2);
+                drop::<http::Request<hyper::body::Incoming>>(request);
+                let body = http_body_util::Full::new(Bytes::from_static(b"by two"));
+                let mut answer = http::Response::new(body);
+                *answer.status_mut() = StatusCode::CREATED;
+                Ok::<_, std::convert::Infallible>(answer)
+            });
+            let http = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            let _ = http.serve_connection(TokioIo::new(stream), answer).await;
+        }
+    })
+    .await;
+    let client = client(&authority);
+    for _ in 0..3 {
+        let answered = attempt(&client, &port.url()).await.unwrap();
+        assert_eq!((answered.status, answered.excerpt.as_str()), (201, "by two"));
+    }
+    assert_eq!(port.connections(), 1);
+}
+
+/// SSRF-response-as-oracle, SEC-secret-in-logs: what a delivery keeps of a failure is one word.
+#[tokio::test]
+async fn a_failure_shows_addresses_to_operators_only() {
+    let authority = Authority::new();
+    let client = authority.dialler(Script::new(&[&["10.0.0.1"]]), BOUNDS).client();
+    let failed = attempt(&client, "https://receiver.example/").await.unwrap_err();
+    assert_eq!(failed.to_string(), "no answer (BlockedAddress)");
+    let chain = runtime::telemetry::chain(&failed).to_string();
+    assert!(chain.contains("10.0.0.1 is a private address"), "{chain}");
+}

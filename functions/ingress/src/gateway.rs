@@ -1,0 +1,142 @@
+//! What an HTTP API hands to a function, and takes from it: payload format 2.0.
+//!
+//! Read by hand, and not by `lambda_http`, which panics when a body that is said to be base64 is not, panics over a strange
+//! host, and refuses the whole event for one header that is not ASCII: requests that fail for ever, without our answer.
+//! `tests/gateway.rs` keeps an eye on that.
+
+use std::collections::HashMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::{
+    message::InboundMessage,
+    ports::{Bodies, Inbox, Queue, Registry, SourceSecrets, State},
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{Answer, Ingress};
+
+/// A request, as the gateway tells of it. Only what is used is read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    #[serde(default)]
+    raw_path: String,
+    #[serde(default)]
+    raw_query_string: String,
+    #[serde(default)]
+    headers: HashMap<String, String>,
+    #[serde(default)]
+    path_parameters: HashMap<String, String>,
+    request_context: RequestContext,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    is_base64_encoded: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestContext {
+    #[serde(default)]
+    domain_name: String,
+    http: Http,
+}
+
+#[derive(Debug, Deserialize)]
+struct Http {
+    method: String,
+}
+
+/// Takes in what the gateway hands over, and answers as the gateway reads it.
+pub async fn answer<R, S, I, Q, B, T>(
+    ingress: &Ingress<'_, R, S, I, Q, B, T>,
+    event: Event,
+    token: String,
+    now: Timestamp,
+) -> Response
+where
+    R: Registry,
+    S: SourceSecrets,
+    I: Inbox,
+    Q: Queue<InboundMessage>,
+    B: Bodies,
+    T: State,
+{
+    let answer = ingress.receive(&event.into(), token, now).await;
+    // Before the answer, for after it the sandbox may freeze.
+    ingress.metrics.flush(now);
+    answer.into()
+}
+
+/// A request, as it was sent.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// In capitals.
+    pub method: String,
+    /// The address that was called, as the gateway knows it.
+    pub url: String,
+    /// What stands in the place of the source's name in the path.
+    pub source: String,
+    /// Repeated headers are joined with commas: the gateway does that.
+    pub headers: HeaderMap,
+    /// The untouched bytes. `None`: the gateway said base64, and it was not.
+    pub body: Option<Vec<u8>>,
+}
+
+impl From<Event> for Arrival {
+    fn from(event: Event) -> Self {
+        let query = if event.raw_query_string.is_empty() { "" } else { "?" };
+        let body = event.body.unwrap_or_default();
+        Self {
+            url: format!(
+                "https://{}{}{query}{}",
+                event.request_context.domain_name, event.raw_path, event.raw_query_string
+            ),
+            method: event.request_context.http.method,
+            // The route's parameter: a stage or a base path in front of the path changes nothing.
+            source: event.path_parameters.get("source").cloned().unwrap_or_default(),
+            headers: headers(event.headers),
+            body: if event.is_base64_encoded {
+                STANDARD.decode(body).ok()
+            } else {
+                Some(body.into_bytes())
+            },
+        }
+    }
+}
+
+/// A header that cannot be one is left out: no scheme signs it, and one stray byte must not cost the event.
+fn headers(headers: HashMap<String, String>) -> HeaderMap {
+    let header = |(name, value): (String, String)| {
+        let name = HeaderName::try_from(name).ok()?;
+        Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
+    };
+    let mut map = HeaderMap::new();
+    for (name, value) in headers.into_iter().filter_map(header) {
+        // Two spellings of one name are two values, and single-valued headers refuse that.
+        map.append(name, value);
+    }
+    map
+}
+
+/// What the gateway answers for us. Never a body: it would tell a stranger why.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Response {
+    status_code: u16,
+    headers: HashMap<&'static str, String>,
+    body: &'static str,
+}
+
+impl From<Answer> for Response {
+    fn from(answer: Answer) -> Self {
+        let headers = answer.retry_after().map(|wait| ("retry-after", wait.as_secs().to_string()));
+        Self {
+            status_code: answer.status().as_u16(),
+            headers: headers.into_iter().collect(),
+            body: "",
+        }
+    }
+}

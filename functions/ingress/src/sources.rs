@@ -1,0 +1,282 @@
+//! Sources with their schemes and secrets, kept between requests.
+//!
+//! A request that is refused costs no read: known sources are believed for minutes, unknown names are remembered, and a
+//! wrong signature makes us look for newer secrets once a minute at most.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use domain::{
+    id::SourceName,
+    ports::{Registry, SourceSecret, SourceSecrets, StoreError},
+    source::{SchemeChoice, Source},
+};
+use jiff::Timestamp;
+use runtime::telemetry::chain;
+use signing::{Key, Problems, Scheme, Secret};
+
+/// How long a name is remembered as unknown: a new source works after this at the latest.
+const UNKNOWN_FOR: Duration = Duration::from_secs(30);
+
+/// Most names that are remembered as unknown, and so the most reads that made-up names cost in [`UNKNOWN_FOR`].
+const MAX_UNKNOWN: usize = 256;
+
+/// Most sources that are kept. Above, the one that was read longest ago is read again.
+const MAX_KNOWN: usize = 1000;
+
+/// How long a source is not read again after reading it failed: an outage must not cost each request its time.
+const AFTER_FAILURE: Duration = Duration::from_secs(10);
+
+/// How long the secrets of a source are not looked for again because of a wrong signature.
+const BETWEEN_REFRESHES: Duration = Duration::from_secs(60);
+
+/// One source, ready to verify with.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    /// Its configuration.
+    pub source: Source,
+    /// How its requests are verified.
+    pub scheme: Scheme,
+    keys: Vec<Key>,
+    /// When each of the keys ends.
+    ends: Vec<Option<Timestamp>>,
+}
+
+/// Why a source cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Its configuration cannot be read.
+    #[error("the registry cannot be read")]
+    Registry(#[source] StoreError),
+    /// Its secrets cannot be read.
+    #[error("the secrets cannot be read")]
+    Secrets(#[source] StoreError),
+    /// No scheme of that name ships with this version.
+    #[error("there is no scheme `{0}` in this version")]
+    NoScheme(String),
+    /// Its own scheme is not one.
+    #[error("the source's own scheme has problems")]
+    BadScheme(#[source] Problems),
+    /// So many unknown names were asked for that another one is not looked up now.
+    #[error("too many unknown sources were asked for")]
+    TooManyNames,
+}
+
+impl SourceError {
+    /// Whether the source may be usable later, without anybody doing anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Registry(cause) | Self::Secrets(cause) => cause.is_transient(),
+            Self::TooManyNames => true,
+            Self::NoScheme(_) | Self::BadScheme(_) => false,
+        }
+    }
+}
+
+/// The sources that are kept.
+#[derive(Debug)]
+pub struct Sources<'a, R, S> {
+    registry: &'a R,
+    secrets: &'a S,
+    fresh: Duration,
+    stale: Duration,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    known: BTreeMap<SourceName, Known>,
+    /// Until when each name is unknown.
+    unknown: BTreeMap<SourceName, Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    feed: Arc<Feed>,
+    loaded_at: Timestamp,
+    /// When it was last tried to load, with or without success.
+    tried_at: Timestamp,
+}
+
+impl<'a, R: Registry, S: SourceSecrets> Sources<'a, R, S> {
+    /// No source yet. One that was read is believed for `fresh`, and for `stale` while it cannot be read again.
+    pub fn new(registry: &'a R, secrets: &'a S, fresh: Duration, stale: Duration) -> Self {
+        Self { registry, secrets, fresh, stale, kept: Mutex::default() }
+    }
+
+    /// A source; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// When the source is not known, or was last read too long ago, and cannot be read now.
+    pub async fn find(
+        &self,
+        name: &SourceName,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Feed>>, SourceError> {
+        let known = match self.kept().look_up(name, now) {
+            LookUp::Known(known) if !self.is_due(&known, now) => return Ok(Some(known.feed)),
+            LookUp::Known(known) => Some(known),
+            LookUp::Unknown => return Ok(None),
+            LookUp::TooMany => return Err(SourceError::TooManyNames),
+            LookUp::New => None,
+        };
+        match (self.load(name, now).await, known) {
+            (Ok(feed), _) => Ok(feed),
+            (Err(error), Some(known)) if age(known.loaded_at, now) < self.stale => {
+                tracing::warn!(source = %name, error = %chain(&error), "the source is used as it was");
+                Ok(Some(known.feed))
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// A source whose secrets may be newer than those that a signature just failed with. `None`: it is too soon, or it
+    /// cannot be read.
+    pub async fn refresh(&self, name: &SourceName, now: Timestamp) -> Option<Arc<Feed>> {
+        let tried_at = self.kept().known.get(name)?.tried_at;
+        if age(tried_at, now) < BETWEEN_REFRESHES {
+            return None;
+        }
+        match self.load(name, now).await {
+            Ok(feed) => feed,
+            Err(error) => {
+                tracing::warn!(source = %name, error = %chain(&error), "newer secrets could not be read");
+                None
+            }
+        }
+    }
+
+    /// Whether a source of this name is kept: strangers do not choose what is counted.
+    pub fn is_known(&self, name: &SourceName) -> bool {
+        self.kept().known.contains_key(name)
+    }
+
+    fn is_due(&self, known: &Known, now: Timestamp) -> bool {
+        let loaded = age(known.loaded_at, now);
+        // Failed since, and not too old: wait a little before the next try.
+        let waits = known.tried_at > known.loaded_at && age(known.tried_at, now) < AFTER_FAILURE;
+        loaded >= self.fresh && !(waits && loaded < self.stale)
+    }
+
+    async fn load(
+        &self,
+        name: &SourceName,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Feed>>, SourceError> {
+        if let Some(known) = self.kept().known.get_mut(name) {
+            known.tried_at = now;
+        }
+        let Some(source) = self.registry.source(name).await.map_err(SourceError::Registry)? else {
+            self.kept().forget(name, now);
+            return Ok(None);
+        };
+        let secrets = self.secrets.of(name).await.map_err(SourceError::Secrets)?;
+        let feed = Arc::new(Feed::new(source, &secrets)?);
+        self.kept().keep(name, Known { feed: Arc::clone(&feed), loaded_at: now, tried_at: now });
+        Ok(Some(feed))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum LookUp {
+    Known(Known),
+    Unknown,
+    New,
+    TooMany,
+}
+
+impl Kept {
+    fn look_up(&mut self, name: &SourceName, now: Timestamp) -> LookUp {
+        if let Some(known) = self.known.get(name) {
+            return LookUp::Known(known.clone());
+        }
+        self.unknown.retain(|_, until| *until > now);
+        if self.unknown.contains_key(name) {
+            LookUp::Unknown
+        } else if self.unknown.len() >= MAX_UNKNOWN {
+            LookUp::TooMany
+        } else {
+            LookUp::New
+        }
+    }
+
+    fn forget(&mut self, name: &SourceName, now: Timestamp) {
+        self.known.remove(name);
+        let until = now.saturating_add(UNKNOWN_FOR).unwrap_or(Timestamp::MAX);
+        self.unknown.insert(name.clone(), until);
+    }
+
+    fn keep(&mut self, name: &SourceName, known: Known) {
+        self.unknown.remove(name);
+        self.known.insert(name.clone(), known);
+        if self.known.len() > MAX_KNOWN {
+            let oldest = self
+                .known
+                .iter()
+                .min_by_key(|(_, known)| known.loaded_at)
+                .map(|(name, _)| name.clone());
+            if let Some(oldest) = oldest {
+                self.known.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Feed {
+    fn new(source: Source, secrets: &[SourceSecret]) -> Result<Self, SourceError> {
+        let scheme = match &source.scheme {
+            SchemeChoice::Preset(name) => {
+                Scheme::preset(name).ok_or_else(|| SourceError::NoScheme(name.clone()))?
+            }
+            SchemeChoice::Own(value) => {
+                Scheme::from_value(value.clone()).map_err(SourceError::BadScheme)?
+            }
+        };
+        let (keys, ends) = secrets
+            .iter()
+            .filter_map(|secret| Some((key(&source.name, &scheme, secret)?, secret.expires_at)))
+            .unzip();
+        Ok(Self { source, scheme, keys, ends })
+    }
+
+    /// The keys that count at a time.
+    pub fn keys(&self, now: Timestamp) -> Cow<'_, [Key]> {
+        let ended = |end: &Option<Timestamp>| end.is_some_and(|end| end <= now);
+        if !self.ends.iter().any(ended) {
+            return Cow::Borrowed(&self.keys);
+        }
+        let active = self.keys.iter().zip(&self.ends).filter(|(_, end)| !ended(end));
+        Cow::Owned(active.map(|(key, _)| key.clone()).collect())
+    }
+}
+
+/// A secret that cannot be one is left out, so that the others still work; none at all refuses everything.
+fn key(source: &SourceName, scheme: &Scheme, secret: &SourceSecret) -> Option<Key> {
+    let parsed = Key::parse(scheme, secret.id.as_str(), &Secret::new(secret.text.expose()));
+    match &parsed {
+        Ok(key) => {
+            if let Some(weakness) = key.weakness() {
+                tracing::warn!(source = %source, key_id = %secret.id, ?weakness, "a secret of this source is weak");
+            }
+        }
+        Err(error) => {
+            tracing::error!(source = %source, key_id = %secret.id, %error, "a secret of this source cannot be used");
+        }
+    }
+    parsed.ok()
+}
+
+fn age(at: Timestamp, now: Timestamp) -> Duration {
+    // A clock that was set back makes things new, not old.
+    now.duration_since(at).try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use domain::{ports::SourceSecret, secret::SecretText, source::Handler};
+use testkit::{
+    chaos::{Fault, When},
+    memory::{MemorySecrets, Store},
+};
+
+use super::*;
+
+const FRESH: Duration = Duration::from_mins(5);
+const STALE: Duration = Duration::from_mins(60);
+
+struct World {
+    store: Store,
+    secrets: MemorySecrets,
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_760_000_000 + second).unwrap()
+}
+
+fn name(text: &str) -> SourceName {
+    text.parse().unwrap()
+}
+
+fn secret(id: &str, text: &str, expires_at: Option<Timestamp>) -> SourceSecret {
+    SourceSecret { id: id.to_owned(), text: SecretText::new(text.to_owned()), expires_at }
+}
+
+impl World {
+    fn new(scheme: SchemeChoice) -> Self {
+        let (store, secrets) = (Store::default(), MemorySecrets::default());
+        let handler = Handler::Mirror { emit_to: None };
+        let source = Source { name: name("hub"), scheme, handler, created_at: at(0) };
+        store.tables().sources.insert(name("hub"), source);
+        secrets.set(&name("hub"), vec![secret("k1", "field-secret-1", None)]);
+        Self { store, secrets }
+    }
+
+    fn github() -> Self {
+        Self::new(SchemeChoice::Preset("github".to_owned()))
+    }
+
+    fn sources(&self) -> Sources<'_, Store, MemorySecrets> {
+        Sources::new(&self.store, &self.secrets, FRESH, STALE)
+    }
+
+    fn reads(&self) -> (usize, usize) {
+        (self.store.chaos.calls().len(), self.secrets.chaos.calls().len())
+    }
+
+    /// The registry is away from now on, and its calls are counted from 0.
+    fn goes_away(&self) {
+        self.store.chaos.set(|_, _| Some((When::Before, Fault::Unavailable)));
+    }
+}
+
+fn key_ids(feed: &Feed, now: Timestamp) -> Vec<String> {
+    feed.keys(now).iter().map(|key| key.id().as_str().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_source_is_read_once_while_it_is_fresh() {
+    let world = World::github();
+    let sources = world.sources();
+    for second in [0, 1, 299] {
+        let feed = sources.find(&name("hub"), at(second)).await.unwrap().unwrap();
+        assert_eq!(key_ids(&feed, at(second)), ["k1"]);
+    }
+    assert_eq!(world.reads(), (1, 1));
+    sources.find(&name("hub"), at(300)).await.unwrap().unwrap();
+    assert_eq!(world.reads(), (2, 2));
+}
+
+#[tokio::test]
+async fn a_source_that_cannot_be_read_again_is_believed_for_an_hour() {
+    let world = World::github();
+    let sources = world.sources();
+    sources.find(&name("hub"), at(0)).await.unwrap().unwrap();
+    world.goes_away();
+    assert!(sources.find(&name("hub"), at(300)).await.unwrap().is_some());
+    assert!(sources.find(&name("hub"), at(3599)).await.unwrap().is_some());
+    let error = sources.find(&name("hub"), at(3600)).await.unwrap_err();
+    assert!(matches!(error, SourceError::Registry(_)) && error.is_transient());
+    world.store.chaos.heal();
+    assert!(sources.find(&name("hub"), at(3601)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_outage_costs_one_try_in_ten_seconds() {
+    let world = World::github();
+    let sources = world.sources();
+    sources.find(&name("hub"), at(0)).await.unwrap().unwrap();
+    world.goes_away();
+    for second in 300..330 {
+        assert!(sources.find(&name("hub"), at(second)).await.unwrap().is_some());
+    }
+    assert_eq!(world.reads().0, 3);
+}
+
+#[tokio::test]
+async fn a_source_that_was_never_read_cannot_be_used_while_anything_is_away() {
+    let world = World::github();
+    world.goes_away();
+    assert!(matches!(
+        world.sources().find(&name("hub"), at(0)).await,
+        Err(SourceError::Registry(_))
+    ));
+    world.store.chaos.heal();
+    world.secrets.chaos.on("secrets.of", When::Before, Fault::Throttled);
+    let error = world.sources().find(&name("hub"), at(0)).await.unwrap_err();
+    assert!(matches!(error, SourceError::Secrets(_)) && error.is_transient());
+    world.secrets.chaos.on("secrets.of", When::Before, Fault::Refused);
+    assert!(!world.sources().find(&name("hub"), at(0)).await.unwrap_err().is_transient());
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_remembered_for_half_a_minute() {
+    let world = World::github();
+    let sources = world.sources();
+    for second in [0, 1, 29] {
+        assert!(sources.find(&name("new"), at(second)).await.unwrap().is_none());
+    }
+    assert_eq!(world.reads(), (1, 0));
+    let source = world.store.tables().sources[&name("hub")].clone();
+    world.store.tables().sources.insert(name("new"), Source { name: name("new"), ..source });
+    assert!(sources.find(&name("new"), at(30)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn made_up_names_cost_a_bounded_number_of_reads() {
+    let world = World::github();
+    let sources = world.sources();
+    let asked = AtomicU32::new(0);
+    let made_up = || name(&format!("made-up-{}", asked.fetch_add(1, Ordering::Relaxed)));
+    for _ in 0..256 {
+        assert!(sources.find(&made_up(), at(0)).await.unwrap().is_none());
+    }
+    for _ in 0..1000 {
+        let error = sources.find(&made_up(), at(1)).await.unwrap_err();
+        assert!(error.is_transient());
+    }
+    assert_eq!(world.reads(), (256, 0));
+    // The flood does not shut out those who are known, nor anybody for long.
+    assert!(sources.find(&made_up(), at(30)).await.unwrap().is_none());
+    assert!(sources.find(&name("hub"), at(30)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_source_that_was_removed_is_unknown_after_the_next_look() {
+    let world = World::github();
+    let sources = world.sources();
+    assert!(sources.find(&name("hub"), at(0)).await.unwrap().is_some());
+    world.store.tables().sources.clear();
+    assert!(sources.find(&name("hub"), at(299)).await.unwrap().is_some());
+    assert!(sources.find(&name("hub"), at(300)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn secrets_are_looked_for_again_once_a_minute_at_most() {
+    let world = World::github();
+    let sources = world.sources();
+    assert!(sources.refresh(&name("hub"), at(0)).await.is_none(), "never read");
+    sources.find(&name("hub"), at(0)).await.unwrap().unwrap();
+    world.secrets.set(&name("hub"), vec![secret("k2", "field-secret-2", None)]);
+    for second in 0..60 {
+        assert!(sources.refresh(&name("hub"), at(second)).await.is_none());
+    }
+    let feed = sources.refresh(&name("hub"), at(60)).await.unwrap();
+    assert_eq!(key_ids(&feed, at(60)), ["k2"]);
+    assert!(sources.refresh(&name("hub"), at(61)).await.is_none());
+    world.goes_away();
+    assert!(sources.refresh(&name("hub"), at(121)).await.is_none());
+    assert!(sources.refresh(&name("hub"), at(122)).await.is_none());
+    assert_eq!(world.reads().0, 1, "a failed look counts as well");
+}
+
+#[tokio::test]
+async fn a_secret_that_has_ended_no_longer_counts_though_it_is_kept() {
+    let world = World::github();
+    let both =
+        vec![secret("new", "field-secret-2", None), secret("old", "field-secret-1", Some(at(100)))];
+    world.secrets.set(&name("hub"), both);
+    let feed = world.sources().find(&name("hub"), at(0)).await.unwrap().unwrap();
+    assert_eq!(key_ids(&feed, at(99)), ["new", "old"]);
+    assert_eq!(key_ids(&feed, at(100)), ["new"]);
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_one_does_not_cost_the_others() {
+    let world = World::new(SchemeChoice::Preset("standard_webhooks".to_owned()));
+    let good = "whsec_AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
+    world
+        .secrets
+        .set(&name("hub"), vec![secret("bad", "whsec_!!", None), secret("good", good, None)]);
+    let feed = world.sources().find(&name("hub"), at(0)).await.unwrap().unwrap();
+    assert_eq!(key_ids(&feed, at(0)), ["good"]);
+}
+
+#[tokio::test]
+async fn a_scheme_that_is_none_is_broken_until_somebody_looks() {
+    let preset = World::new(SchemeChoice::Preset("nobody".to_owned()));
+    let error = preset.sources().find(&name("hub"), at(0)).await.unwrap_err();
+    assert!(matches!(error, SourceError::NoScheme(_)) && !error.is_transient());
+    let own = World::new(SchemeChoice::Own(serde_json::json!({"algorithm": "none"})));
+    let error = own.sources().find(&name("hub"), at(0)).await.unwrap_err();
+    assert!(matches!(error, SourceError::BadScheme(_)) && !error.is_transient());
+}
+
+#[tokio::test]
+async fn a_source_with_its_own_scheme_is_used() {
+    let own = World::new(SchemeChoice::Own(serde_json::json!({"like": "github"})));
+    assert!(own.sources().find(&name("hub"), at(0)).await.unwrap().is_some());
+}

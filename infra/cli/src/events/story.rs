@@ -1,0 +1,167 @@
+//! A story for people: what happened to an event, in order, with what is still to come.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::{complaint::printable, print::text};
+
+/// The story of a received event, and of the outgoing events that followed from it.
+pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
+    let (source, event, kind) =
+        (text(story, "source"), text(story, "event_id"), text(story, "event_type"));
+    writeln!(out, "{event} of {source} ({kind}) is {}", text(story, "status"))?;
+    let (origin, bytes) = (text(story, "origin"), text(story, "body_bytes"));
+    line(out, "", at(story, "/received_at"), &format!("received by {origin}, {bytes} bytes"))?;
+    let cycle = story.get("cycle").and_then(Value::as_u64).unwrap_or_default();
+    if cycle > 0 {
+        line(out, "", None, &format!("times it was armed again: {cycle}"))?;
+    }
+    let attempts = story.get("attempts").and_then(Value::as_u64).unwrap_or_default();
+    if attempts > 0 {
+        let why = at(story, "/last_error/message").map(printable).unwrap_or_default();
+        line(out, "", None, &format!("failed attempts: {attempts}; the last one: {why}"))?;
+    }
+    if let Some(parked) = at(story, "/parked_at") {
+        line(out, "", Some(parked), "parked; mend the cause, then `postern events replay` it")?;
+    }
+    if let Some(due) = at(story, "/due_at") {
+        line(out, "", Some(due), "looked for by the sweeper, if nothing comes first")?;
+    }
+    if let Some(next) = at(story, "/next_action") {
+        line(out, "", None, &format!("next: {}", printable(next)))?;
+    }
+    if let Some(finished) = at(story, "/finished_at") {
+        line(out, "", Some(finished), "finished")?;
+    }
+    for result in items(story, "results") {
+        line(out, "", None, &format!("{}: {}", text(result, "what"), text(result, "result")))?;
+    }
+    for event in items(story, "outgoing") {
+        outgoing(out, event, "  ")?;
+    }
+    Ok(())
+}
+
+/// The story of an outgoing event and its deliveries.
+pub(super) fn outgoing(out: &mut dyn Write, story: &Value, indent: &str) -> io::Result<()> {
+    let (id, kind, about) = (text(story, "id"), text(story, "type"), text(story, "aggregate_id"));
+    writeln!(out, "{indent}{id} ({kind}) about {about}, to {}", text(story, "tenant"))?;
+    line(out, indent, at(story, "/occurred_at"), "written to the outbox")?;
+    match at(story, "/relayed_at") {
+        None => line(out, indent, None, "not relayed yet")?,
+        Some(time) if story.get("unmatched") == Some(&Value::Bool(true)) => {
+            line(out, indent, Some(time), "relayed; no endpoint wanted it")?;
+        }
+        Some(time) => line(out, indent, Some(time), "relayed")?,
+    }
+    for delivery in items(story, "deliveries") {
+        let (endpoint, url) = (text(delivery, "endpoint"), text(delivery, "url"));
+        writeln!(out, "{indent}  {endpoint} {url} is {}", text(delivery, "state"))?;
+        for attempt in items(delivery, "log") {
+            let (number, took) = (text(attempt, "number"), text(attempt, "duration_ms"));
+            let end = outcome(attempt);
+            let words = format!("attempt {number} {end} after {took} ms");
+            line(out, indent, at(attempt, "/at"), &words)?;
+        }
+        if let Some(next) = at(delivery, "/next_attempt_at") {
+            line(out, indent, Some(next), "the next attempt is due")?;
+        }
+    }
+    Ok(())
+}
+
+fn outcome(attempt: &Value) -> String {
+    let outcome = attempt.get("outcome").unwrap_or(&Value::Null);
+    match outcome.get("kind").and_then(Value::as_str) {
+        Some("answered") => format!("was answered {}", text(outcome, "status")),
+        _ => format!("failed ({})", text(outcome, "cause").replace('_', " ")),
+    }
+}
+
+fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str)
+}
+
+/// A time, or the room for one, and what happened then.
+fn line(out: &mut dyn Write, indent: &str, time: Option<&str>, words: &str) -> io::Result<()> {
+    let time = time.and_then(|time| time.parse::<jiff::Timestamp>().ok());
+    let time = time.map(|time| format!("{time:.3}")).unwrap_or_default();
+    writeln!(out, "{indent}    {time:<24}  {words}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(story: &Value) -> String {
+        let mut out = Vec::new();
+        received(&mut out, story).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_story_of_a_delivered_event_reads_like_this() {
+        let story = json!({
+            "source": "stripe-demo", "event_id": "evt_1", "event_type": "invoice.paid", "status": "processed",
+            "origin": "webhook", "received_at": "2026-09-21T14:13:20.0017Z", "finished_at": "2026-09-21T14:13:20.040Z",
+            "attempts": 0, "cycle": 0, "body_bytes": 230, "due_at": null,
+            "results": [{"what": "event evt_2", "result": "applied"}],
+            "outgoing": [{
+                "id": "evt_2", "tenant": "demo", "type": "invoice.paid", "aggregate_id": "in_1",
+                "occurred_at": "2026-09-21T14:13:20.030Z", "relayed_at": "2026-09-21T14:13:20.055Z", "unmatched": false,
+                "deliveries": [{
+                    "endpoint": "ep_1", "url": "https://127.0.0.1:8703/webhooks/…", "state": "pending",
+                    "attempts": 2, "next_attempt_at": "2026-09-21T14:14:20Z", "log": [
+                        {"number": 1, "at": "2026-09-21T14:13:20.060Z", "duration_ms": 7,
+                         "outcome": {"kind": "answered", "status": 503}},
+                        {"number": 2, "at": "2026-09-21T14:13:50Z", "duration_ms": 5000,
+                         "outcome": {"kind": "failed", "cause": "connect_timeout"}},
+                    ],
+                }],
+            }],
+        });
+        insta::assert_snapshot!(told(&story), @r"
+        evt_1 of stripe-demo (invoice.paid) is processed
+            2026-09-21T14:13:20.001Z  received by webhook, 230 bytes
+            2026-09-21T14:13:20.040Z  finished
+                                      event evt_2: applied
+          evt_2 (invoice.paid) about in_1, to demo
+              2026-09-21T14:13:20.030Z  written to the outbox
+              2026-09-21T14:13:20.055Z  relayed
+            ep_1 https://127.0.0.1:8703/webhooks/… is pending
+              2026-09-21T14:13:20.060Z  attempt 1 was answered 503 after 7 ms
+              2026-09-21T14:13:50.000Z  attempt 2 failed (connect timeout) after 5000 ms
+              2026-09-21T14:14:20.000Z  the next attempt is due
+        ");
+    }
+
+    #[test]
+    fn the_story_of_a_parked_event_says_why_and_what_to_do() {
+        let story = json!({
+            "source": "s", "event_id": "a\u{1b}b", "event_type": null, "status": "dead_letter", "origin": "webhook",
+            "received_at": "2026-09-21T14:13:20Z", "parked_at": "2026-09-21T15:13:20Z", "attempts": 12, "cycle": 1,
+            "body_bytes": 2, "last_error": {"code": "handler_failed", "message": "no such\u{1b}invoice"},
+            "results": [], "outgoing": [],
+        });
+        insta::assert_snapshot!(told(&story), @r"
+        a\u{1b}b of s (-) is dead_letter
+            2026-09-21T14:13:20.000Z  received by webhook, 2 bytes
+                                      times it was armed again: 1
+                                      failed attempts: 12; the last one: no such\u{1b}invoice
+            2026-09-21T15:13:20.000Z  parked; mend the cause, then `postern events replay` it
+        ");
+    }
+
+    #[test]
+    fn a_story_that_is_hardly_one_is_told_all_the_same() {
+        assert!(told(&json!({})).starts_with("- of - (-) is -"));
+        assert!(told(&json!(null)).starts_with("- of - (-) is -"));
+    }
+}

@@ -1,0 +1,316 @@
+//! The rules of [`domain::ports::Deliveries`], and of putting one.
+
+use domain::{
+    delivery::{Delivery, MAX_LOG, Next, State},
+    endpoint::{Disabled, Health},
+    id::{EndpointId, EventId},
+    inbox::Noted,
+    lane::{Breaker, Pointer, Release, Take},
+    ports::{Deliveries as _, Fanout as _, Lanes as _, StoreError},
+};
+use futures_util::future::join_all;
+use uuid::Uuid;
+
+use super::{
+    Kept, Tables,
+    given::{DAY, at, delivery, event_id, lane, tried},
+    rules,
+};
+
+/// Runs the rules of [`domain::ports::Deliveries`] and of [`domain::ports::Fanout`], each on fresh tables.
+pub async fn deliveries<T: Tables>(fresh: impl AsyncFn() -> T) {
+    rules!(fresh:
+        a_delivery_that_is_put_is_due,
+        putting_a_delivery_again_changes_nothing,
+        putting_a_delivery_again_does_not_revive_it,
+        putting_a_delivery_again_repairs_its_pointer,
+        pointers_come_in_order_up_to_now,
+        the_first_pointer_says_when_the_lane_is_due_next,
+        pointers_are_put_and_deleted_any_number_of_times,
+        deliveries_that_are_absent_are_left_out,
+        an_attempt_is_written_as_it_ended,
+        an_attempt_is_written_once,
+        of_many_ends_of_one_attempt_one_is_written,
+        a_redelivery_writes_the_delivery_the_pointer_and_the_lane,
+        only_what_has_ended_is_redelivered,
+        a_redelivery_keeps_the_count_of_attempts,
+        health_is_as_it_was_noted,
+    );
+}
+
+async fn put(on: &impl Tables, event: EventId, seconds: i64) -> Result<Delivery, StoreError> {
+    let new = delivery(event, seconds);
+    on.lanes().put(&new).await?;
+    Ok(new.delivery)
+}
+
+async fn read(on: &impl Tables, event: EventId) -> Result<Option<Delivery>, StoreError> {
+    let mut found = on.lanes().read(&lane(0), &[event]).await?;
+    assert!(found.len() <= 1);
+    Ok(found.pop())
+}
+
+async fn due(on: &impl Tables, seconds: i64) -> Result<Vec<Pointer>, StoreError> {
+    on.lanes().due(&lane(0), at(seconds), 100).await
+}
+
+fn pointer(event: EventId, seconds: i64) -> Pointer {
+    Pointer { due_at: at(seconds), event }
+}
+
+async fn a_delivery_that_is_put_is_due(on: &impl Tables) -> Kept {
+    let event = event_id(0, 1);
+    assert_eq!(read(on, event).await?, None);
+    let new = put(on, event, 5).await?;
+    assert_eq!(read(on, event).await?, Some(new));
+    assert_eq!(due(on, 5).await?, [pointer(event, 5)]);
+    // In its own lane.
+    assert!(on.lanes().read(&lane(1), &[event]).await?.is_empty());
+    assert!(on.lanes().due(&lane(1), at(5), 100).await?.is_empty());
+    Ok(())
+}
+
+/// OUT-fanout-partial
+async fn putting_a_delivery_again_changes_nothing(on: &impl Tables) -> Kept {
+    let event = event_id(0, 1);
+    let new = put(on, event, 5).await?;
+    put(on, event, 5).await?;
+    assert_eq!(read(on, event).await?, Some(new.clone()));
+    assert_eq!(due(on, 5).await?, [pointer(event, 5)]);
+    // Not even when it has been tried meanwhile, and waits.
+    let after = tried(&new, 503, Next::RetryAt(at(100)), 6);
+    assert_eq!(on.lanes().record(&lane(0), &new, &after).await?, Noted::Yes);
+    on.lanes().point(&lane(0), &pointer(event, 100)).await?;
+    on.lanes().unpoint(&lane(0), &pointer(event, 5)).await?;
+    put(on, event, 5).await?;
+    assert_eq!(read(on, event).await?, Some(after));
+    assert!(due(on, 100).await?.contains(&pointer(event, 100)));
+    // And whatever became of its pointer, its holder looks at it in time.
+    on.lanes().unpoint(&lane(0), &pointer(event, 100)).await?;
+    put(on, event, 5).await?;
+    assert!(due(on, 100).await?.iter().any(|pointer| pointer.event == event));
+    Ok(())
+}
+
+async fn putting_a_delivery_again_does_not_revive_it(on: &impl Tables) -> Kept {
+    let event = event_id(0, 1);
+    let new = put(on, event, 5).await?;
+    let after = tried(&new, 200, Next::Succeeded, 6);
+    assert_eq!(on.lanes().record(&lane(0), &new, &after).await?, Noted::Yes);
+    put(on, event, 5).await?;
+    assert_eq!(read(on, event).await?, Some(after));
+    Ok(())
+}
+
+/// The relay died between the delivery and its pointer.
+async fn putting_a_delivery_again_repairs_its_pointer(on: &impl Tables) -> Kept {
+    let event = event_id(0, 1);
+    put(on, event, 5).await?;
+    on.lanes().unpoint(&lane(0), &pointer(event, 5)).await?;
+    assert!(due(on, 5).await?.is_empty());
+    put(on, event, 5).await?;
+    assert_eq!(due(on, 5).await?, [pointer(event, 5)]);
+    Ok(())
+}
+
+async fn pointers_come_in_order_up_to_now(on: &impl Tables) -> Kept {
+    let mut pointers: Vec<_> = (0..40_u32)
+        .map(|n| pointer(event_id(0, n), 100 + i64::from((n * 17) % 40)))
+        // Two of one moment.
+        .chain([pointer(event_id(0, 40), 100), pointer(event_id(0, 41), 119)])
+        .collect();
+    for pointer in &pointers {
+        on.lanes().point(&lane(0), pointer).await?;
+    }
+    on.lanes().point(&lane(1), &pointer(event_id(0, 99), 100)).await?;
+    pointers.sort();
+    let until_now: Vec<_> = pointers.into_iter().filter(|p| p.due_at <= at(119)).collect();
+    assert_eq!(due(on, 119).await?, until_now);
+    let first = on.lanes().due(&lane(0), at(119), 7).await?;
+    assert_eq!(first, until_now.into_iter().take(7).collect::<Vec<_>>());
+    assert!(due(on, 99).await?.is_empty());
+    // A millisecond decides.
+    let just_before = at(100) - std::time::Duration::from_millis(1);
+    assert!(on.lanes().due(&lane(0), just_before, 100).await?.is_empty());
+    Ok(())
+}
+
+async fn the_first_pointer_says_when_the_lane_is_due_next(on: &impl Tables) -> Kept {
+    assert_eq!(on.lanes().next_due(&lane(0)).await?, None);
+    // The lane's own item and its deliveries stand beside the pointers.
+    on.lanes().wake(&lane(0), at(0)).await?;
+    on.lanes().point(&lane(0), &pointer(event_id(0, 1), 900)).await?;
+    put(on, event_id(0, 2), 300).await?;
+    assert_eq!(on.lanes().next_due(&lane(0)).await?, Some(at(300)));
+    on.lanes().unpoint(&lane(0), &pointer(event_id(0, 2), 300)).await?;
+    assert_eq!(on.lanes().next_due(&lane(0)).await?, Some(at(900)));
+    Ok(())
+}
+
+async fn pointers_are_put_and_deleted_any_number_of_times(on: &impl Tables) -> Kept {
+    let (event, lanes) = (event_id(0, 1), on.lanes());
+    for _ in 0..2 {
+        lanes.point(&lane(0), &pointer(event, 5)).await?;
+        lanes.point(&lane(0), &pointer(event, 9)).await?;
+    }
+    assert_eq!(due(on, 10).await?, [pointer(event, 5), pointer(event, 9)]);
+    for _ in 0..2 {
+        lanes.unpoint(&lane(0), &pointer(event, 5)).await?;
+    }
+    assert_eq!(due(on, 10).await?, [pointer(event, 9)]);
+    Ok(())
+}
+
+async fn deliveries_that_are_absent_are_left_out(on: &impl Tables) -> Kept {
+    // More than one batch.
+    let events: Vec<_> = (0..130).map(|n| event_id(0, n)).collect();
+    for event in events.iter().skip(1).step_by(2) {
+        put(on, *event, 5).await?;
+    }
+    let found = on.lanes().read(&lane(0), &events).await?;
+    let found: Vec<_> = found.into_iter().map(|delivery| delivery.event).collect();
+    assert_eq!(found, events.iter().copied().skip(1).step_by(2).collect::<Vec<_>>());
+    assert!(on.lanes().read(&lane(0), &[]).await?.is_empty());
+    Ok(())
+}
+
+async fn an_attempt_is_written_as_it_ended(on: &impl Tables) -> Kept {
+    let nexts = [Next::RetryAt(at(100)), Next::Gone(at(100)), Next::Succeeded, Next::Dead];
+    for (n, next) in (1..).zip(nexts) {
+        let new = put(on, event_id(0, n), 5).await?;
+        let after = tried(&new, 418, next, 6);
+        assert_eq!(on.lanes().record(&lane(0), &new, &after).await?, Noted::Yes);
+        assert_eq!(read(on, new.event).await?, Some(after));
+    }
+    // The log is full, and the end has no attempt of its own.
+    let mut before = put(on, event_id(0, 9), 5).await?;
+    for _ in 0..MAX_LOG + 2 {
+        let after = tried(&before, 500, Next::RetryAt(at(100)), 6);
+        assert_eq!(on.lanes().record(&lane(0), &before, &after).await?, Noted::Yes);
+        before = after;
+    }
+    let cancelled =
+        Delivery { state: State::Cancelled, finished_at: Some(at(7)), ..before.clone() };
+    assert_eq!(on.lanes().record(&lane(0), &before, &cancelled).await?, Noted::Yes);
+    assert_eq!(read(on, cancelled.event).await?, Some(cancelled));
+    Ok(())
+}
+
+async fn an_attempt_is_written_once(on: &impl Tables) -> Kept {
+    let new = put(on, event_id(0, 1), 5).await?;
+    let after = tried(&new, 503, Next::RetryAt(at(100)), 6);
+    assert_eq!(on.lanes().record(&lane(0), &new, &after).await?, Noted::Yes);
+    let slow = tried(&new, 200, Next::Succeeded, 7);
+    assert_eq!(on.lanes().record(&lane(0), &new, &slow).await?, Noted::Moved, "attempts");
+    assert_eq!(read(on, new.event).await?, Some(after.clone()));
+    let done = tried(&after, 200, Next::Succeeded, 101);
+    assert_eq!(on.lanes().record(&lane(0), &after, &done).await?, Noted::Yes);
+    let late = Delivery { attempts: done.attempts, ..after };
+    let again = tried(&late, 500, Next::RetryAt(at(300)), 102);
+    assert_eq!(on.lanes().record(&lane(0), &late, &again).await?, Noted::Moved, "state");
+    assert_eq!(read(on, new.event).await?, Some(done));
+    // Nothing is made of nothing.
+    let absent = delivery(event_id(0, 2), 5).delivery;
+    assert_eq!(on.lanes().record(&lane(0), &absent, &absent).await?, Noted::Moved);
+    assert_eq!(read(on, absent.event).await?, None);
+    Ok(())
+}
+
+async fn of_many_ends_of_one_attempt_one_is_written(on: &impl Tables) -> Kept {
+    let new = put(on, event_id(0, 1), 5).await?;
+    let ends: Vec<_> = (500..516).map(|n| tried(&new, n, Next::RetryAt(at(100)), 6)).collect();
+    let lane = lane(0);
+    let noted = join_all(ends.iter().map(|end| on.lanes().record(&lane, &new, end))).await;
+    let mut written = Vec::new();
+    for (end, noted) in ends.iter().zip(noted) {
+        if noted? == Noted::Yes {
+            written.push(end.clone());
+        }
+    }
+    assert_eq!(written.len(), 1);
+    assert_eq!(read(on, new.event).await?, written.pop());
+    Ok(())
+}
+
+/// A dead delivery, after one attempt.
+async fn dead(on: &impl Tables, event: EventId) -> Result<Delivery, StoreError> {
+    let new = put(on, event, 5).await?;
+    let dead = tried(&new, 500, Next::Dead, 6);
+    assert_eq!(on.lanes().record(&lane(0), &new, &dead).await?, Noted::Yes);
+    on.lanes().unpoint(&lane(0), &pointer(event, 5)).await?;
+    Ok(dead)
+}
+
+async fn a_redelivery_writes_the_delivery_the_pointer_and_the_lane(on: &impl Tables) -> Kept {
+    let (event, lanes) = (event_id(0, 1), on.lanes());
+    let dead = dead(on, event).await?;
+    lanes.wake(&lane(0), at(10)).await?;
+    let Take::Held(hold) = lanes.take(&lane(0), "me", at(10), at(70)).await? else { panic!() };
+    let noted = lanes.redeliver(&lane(0), event, at(9 * DAY), at(50)).await?;
+    assert_eq!(noted, Noted::Yes);
+    let expected = Delivery {
+        state: State::Pending,
+        due_at: at(50),
+        deadline: at(9 * DAY),
+        finished_at: None,
+        ..dead
+    };
+    assert_eq!(read(on, event).await?, Some(expected));
+    assert_eq!(due(on, 50).await?, [pointer(event, 50)]);
+    // Whoever holds the lane cannot put it to sleep over this.
+    let release = lanes.release(&hold, None, Breaker::default()).await?;
+    assert_eq!(release, Release::Woken(hold.seen + 1));
+    Ok(())
+}
+
+async fn only_what_has_ended_is_redelivered(on: &impl Tables) -> Kept {
+    let lanes = on.lanes();
+    let again = async |event| lanes.redeliver(&lane(0), event, at(9 * DAY), at(50)).await;
+    // Absent: and no lane is made of it.
+    assert_eq!(again(event_id(0, 1)).await?, Noted::Moved);
+    assert!(due(on, 1_000).await?.is_empty());
+    assert_eq!(lanes.take(&lane(0), "me", at(0), at(60)).await?, Take::Absent);
+    // Pending.
+    let pending = put(on, event_id(0, 2), 5).await?;
+    assert_eq!(again(pending.event).await?, Noted::Moved);
+    assert_eq!(read(on, pending.event).await?, Some(pending.clone()));
+    assert_eq!(due(on, 1_000).await?, [pointer(pending.event, 5)]);
+    // Succeeded, and a lane that sleeps.
+    let done = tried(&pending, 200, Next::Succeeded, 6);
+    assert_eq!(lanes.record(&lane(0), &pending, &done).await?, Noted::Yes);
+    assert_eq!(again(pending.event).await?, Noted::Yes);
+    assert_eq!(again(pending.event).await?, Noted::Moved);
+    let taken = lanes.take(&lane(0), "me", at(60), at(120)).await?;
+    assert!(matches!(taken, Take::Held(hold) if hold.seen == 1));
+    Ok(())
+}
+
+/// A late outcome of an attempt from before cannot close the new one.
+async fn a_redelivery_keeps_the_count_of_attempts(on: &impl Tables) -> Kept {
+    let event = event_id(0, 1);
+    let before = delivery(event, 5).delivery;
+    let dead = dead(on, event).await?;
+    let noted = on.lanes().redeliver(&lane(0), event, at(9 * DAY), at(50)).await?;
+    assert_eq!(noted, Noted::Yes);
+    let late = tried(&before, 200, Next::Succeeded, 60);
+    assert_eq!(on.lanes().record(&lane(0), &before, &late).await?, Noted::Moved);
+    let pending = read(on, event).await?.unwrap();
+    assert_eq!((pending.attempts, pending.log), (dead.attempts, dead.log));
+    Ok(())
+}
+
+async fn health_is_as_it_was_noted(on: &impl Tables) -> Kept {
+    let (tenant, endpoint) = ("demo".parse().unwrap(), EndpointId::new(Uuid::from_u128(9)));
+    let lanes = on.lanes();
+    assert_eq!(lanes.health(&tenant, endpoint).await?, Health::default());
+    let disabled = Some(Disabled { since: at(9), reason: "gone".to_owned() });
+    let gone = Health { failing_since: Some(at(1)), consecutive_failures: 12, disabled };
+    let failing = Health { failing_since: Some(at(1)), ..Health::default() };
+    for health in [failing, gone, Health::default()] {
+        lanes.note_health(&tenant, endpoint, &health).await?;
+        assert_eq!(lanes.health(&tenant, endpoint).await?, health);
+    }
+    let other = EndpointId::new(Uuid::from_u128(10));
+    assert_eq!(lanes.health(&tenant, other).await?, Health::default());
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! What every implementation of a port must do, sentence by sentence of the port's own documentation.
+//!
+//! Each suite takes a way to make fresh tables and runs its rules one by one on tables of their own. A rule that fails
+//! panics where it is written.
+//!
+//! Times are whole seconds where a table may round to them, and whole milliseconds elsewhere.
+
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a contract suite is a test")]
+
+mod deliveries;
+mod due_inbox;
+mod given;
+mod inbox;
+mod lanes;
+mod outbox;
+mod registry;
+mod state;
+
+use domain::ports::{
+    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Outbox, State, StoreError,
+};
+
+pub use self::{
+    deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes, outbox::outbox,
+    registry::registry, state::state,
+};
+use crate::memory;
+
+/// The tables of one deployment, whatever they are made of.
+pub trait Tables: Sync {
+    /// The inbox.
+    fn inbox(&self) -> &(impl Inbox + DueInbox);
+    /// Objects, operation keys, leases, heartbeats.
+    fn state(&self) -> &impl State;
+    /// Outgoing events.
+    fn outbox(&self) -> &impl Outbox;
+    /// Lanes and deliveries.
+    fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries);
+    /// Configuration.
+    fn registry(&self) -> &impl Configure;
+    /// Shards of every sharded index.
+    fn shards(&self) -> u16;
+}
+
+impl Tables for memory::Store {
+    fn inbox(&self) -> &(impl Inbox + DueInbox) {
+        self
+    }
+
+    fn state(&self) -> &impl State {
+        self
+    }
+
+    fn outbox(&self) -> &impl Outbox {
+        self
+    }
+
+    fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries) {
+        self
+    }
+
+    fn registry(&self) -> &impl Configure {
+        self
+    }
+
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+}
+
+/// What a rule ends with. A store that fails where nothing was made to fail breaks the rule.
+type Kept = Result<(), StoreError>;
+
+/// Runs each rule on fresh tables.
+macro_rules! rules {
+    ($fresh:ident: $($rule:ident),+ $(,)?) => {$(
+        if let Err(error) = Box::pin($rule(&$fresh().await)).await {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            panic!("{}: {error}: {}", stringify!($rule), cause.unwrap_or_default());
+        }
+    )+};
+}
+use rules;

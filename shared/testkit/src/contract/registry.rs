@@ -1,0 +1,164 @@
+//! The rules of [`domain::ports::Registry`] and [`domain::ports::Configure`].
+
+use domain::{
+    endpoint::{Endpoint, LaneCount},
+    id::{EndpointId, TenantId},
+    ports::{AuditEntry, Configure as _, Registry as _, SealedSecret},
+    source::{Handler, SchemeChoice, Source},
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{Kept, Tables, given::at, rules};
+
+/// Runs the rules of [`domain::ports::Registry`] and [`domain::ports::Configure`], each on fresh tables.
+pub async fn registry<T: Tables>(fresh: impl AsyncFn() -> T) {
+    rules!(fresh:
+        a_source_is_put_once_and_reads_back,
+        all_sources_are_listed,
+        an_endpoint_is_put_once_with_its_secrets,
+        a_tenants_endpoints_are_its_own,
+        every_change_of_endpoints_counts_the_epoch_up,
+        an_endpoint_is_replaced_and_its_secrets_stay,
+        who_did_what_is_written_down,
+    );
+}
+
+fn source(name: &str) -> Source {
+    Source {
+        name: name.parse().unwrap(),
+        scheme: SchemeChoice::Own(json!({ "header": "x-signature", "tolerance": 300 })),
+        handler: Handler::Forward { tenant: demo(), types: vec!["invoice.*".parse().unwrap()] },
+        created_at: at(0),
+    }
+}
+
+fn demo() -> TenantId {
+    "demo".parse().unwrap()
+}
+
+fn endpoint(tenant: &str, number: u128) -> Endpoint {
+    Endpoint {
+        tenant: tenant.parse().unwrap(),
+        id: EndpointId::new(Uuid::from_u128(number)),
+        url: "https://example.com/in?a=1".to_owned(),
+        patterns: vec!["invoice.*".parse().unwrap()],
+        concurrency: Some(2),
+        lanes: vec![LaneCount { from: at(0), count: 4 }],
+        created_at: at(0),
+        disabled: false,
+    }
+}
+
+fn secrets() -> Vec<SealedSecret> {
+    vec![
+        SealedSecret { id: "new".to_owned(), sealed: vec![0, 255, 1], expires_at: None },
+        SealedSecret { id: "old".to_owned(), sealed: vec![7; 300], expires_at: Some(at(86_400)) },
+    ]
+}
+
+async fn a_source_is_put_once_and_reads_back(on: &impl Tables) -> Kept {
+    let (registry, first) = (on.registry(), source("stripe"));
+    assert_eq!(registry.source(&first.name).await?, None);
+    assert!(registry.add_source(&first).await?);
+    let second = Source {
+        scheme: SchemeChoice::Preset("stripe".to_owned()),
+        handler: Handler::Mirror { emit_to: None },
+        ..first.clone()
+    };
+    assert!(!registry.add_source(&second).await?);
+    assert_eq!(registry.source(&first.name).await?, Some(first));
+    Ok(())
+}
+
+async fn all_sources_are_listed(on: &impl Tables) -> Kept {
+    assert!(on.registry().sources().await?.is_empty());
+    let names = ["stripe", "github", "stripe-eu"];
+    for name in names {
+        assert!(on.registry().add_source(&source(name)).await?);
+    }
+    assert!(!on.registry().add_source(&source("stripe")).await?);
+    let mut listed = on.registry().sources().await?;
+    listed.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(listed, [source("github"), source("stripe"), source("stripe-eu")]);
+    Ok(())
+}
+
+async fn an_endpoint_is_put_once_with_its_secrets(on: &impl Tables) -> Kept {
+    let (registry, first) = (on.registry(), endpoint("demo", 1));
+    assert_eq!(registry.endpoint(&demo(), first.id).await?, None);
+    assert!(registry.add_endpoint(&first, &secrets()).await?);
+    let second = Endpoint { url: "https://example.org".to_owned(), ..first.clone() };
+    assert!(!registry.add_endpoint(&second, &[]).await?);
+    assert_eq!(registry.endpoint(&demo(), first.id).await?, Some((first.clone(), secrets())));
+    assert_eq!(registry.endpoint(&"other".parse().unwrap(), first.id).await?, None);
+    let bare = endpoint("demo", 2);
+    assert!(registry.add_endpoint(&bare, &[]).await?);
+    assert_eq!(registry.endpoint(&demo(), bare.id).await?, Some((bare, Vec::new())));
+    Ok(())
+}
+
+async fn a_tenants_endpoints_are_its_own(on: &impl Tables) -> Kept {
+    let registry = on.registry();
+    let mut put = Vec::new();
+    for number in 0..30 {
+        // Many and large: more than one page of a table.
+        let patterns = (0..200).map(|n| format!("{n}.{}", "x".repeat(200)).parse().unwrap());
+        let endpoint = Endpoint { patterns: patterns.collect(), ..endpoint("demo", number) };
+        assert!(registry.add_endpoint(&endpoint, &secrets()).await?);
+        put.push(endpoint);
+    }
+    assert!(registry.add_endpoint(&endpoint("demo-2", 99), &[]).await?);
+    let mut listed = registry.endpoints(&demo()).await?;
+    listed.sort_by_key(|endpoint| endpoint.id);
+    assert!(listed == put, "{} of {}", listed.len(), put.len());
+    assert_eq!(registry.endpoints(&"demo-2".parse().unwrap()).await?, [endpoint("demo-2", 99)]);
+    assert!(registry.endpoints(&"nobody".parse().unwrap()).await?.is_empty());
+    Ok(())
+}
+
+async fn every_change_of_endpoints_counts_the_epoch_up(on: &impl Tables) -> Kept {
+    let (registry, first) = (on.registry(), endpoint("demo", 1));
+    let start = registry.endpoints_epoch(&demo()).await?;
+    assert!(!registry.replace_endpoint(&first).await?);
+    assert_eq!(registry.endpoints_epoch(&demo()).await?, start);
+    assert!(registry.add_endpoint(&first, &[]).await?);
+    assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 1);
+    assert!(!registry.add_endpoint(&first, &[]).await?);
+    assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 1);
+    assert!(registry.replace_endpoint(&first).await?);
+    assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 2);
+    assert!(registry.add_endpoint(&endpoint("other", 1), &[]).await?);
+    assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 2);
+    Ok(())
+}
+
+async fn an_endpoint_is_replaced_and_its_secrets_stay(on: &impl Tables) -> Kept {
+    let (registry, first) = (on.registry(), endpoint("demo", 1));
+    assert!(registry.add_endpoint(&first, &secrets()).await?);
+    let changed = Endpoint { disabled: true, patterns: Vec::new(), ..first.clone() };
+    assert!(registry.replace_endpoint(&changed).await?);
+    assert_eq!(registry.endpoint(&demo(), first.id).await?, Some((changed.clone(), secrets())));
+    assert_eq!(registry.endpoints(&demo()).await?, [changed]);
+    let absent = endpoint("demo", 2);
+    assert!(!registry.replace_endpoint(&absent).await?);
+    assert_eq!(registry.endpoint(&demo(), absent.id).await?, None);
+    Ok(())
+}
+
+async fn who_did_what_is_written_down(on: &impl Tables) -> Kept {
+    for (tenant, action) in [("demo", "endpoint.create"), ("-", "source.create")] {
+        let entry = AuditEntry {
+            tenant: tenant.to_owned(),
+            at: at(0),
+            actor: "arn:aws:iam::000000000000:user/me".to_owned(),
+            action: action.to_owned(),
+            subject: "it".to_owned(),
+        };
+        on.registry().audit(&entry).await?;
+        // Two things of one moment, and one thing written twice.
+        on.registry().audit(&AuditEntry { subject: "other".to_owned(), ..entry.clone() }).await?;
+        on.registry().audit(&entry).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! The admin API of a host, asked as an operator or the team's own program would.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use signing::{Key, Scheme, Secret};
+
+use crate::{
+    client::{Answer, Client},
+    eventually,
+    provider::Provider,
+};
+
+/// The admin API.
+#[derive(Clone, Debug)]
+pub struct Api(Client);
+
+/// An endpoint that was just made.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Endpoint {
+    /// Its id.
+    pub id: String,
+    /// Its secret, shown this once.
+    pub secret: String,
+}
+
+impl Endpoint {
+    /// What its subscriber verifies with.
+    ///
+    /// # Errors
+    /// The secret is not of the form that Standard Webhooks says.
+    pub fn key(&self) -> Result<Key> {
+        let scheme = Scheme::preset("standard_webhooks").context("the preset ships")?;
+        Ok(Key::parse(&scheme, self.id.as_str(), &Secret::new(self.secret.clone()))?)
+    }
+}
+
+impl Api {
+    pub(crate) fn of(client: Client) -> Self {
+        Self(client)
+    }
+
+    /// The client below, for what has no word here.
+    pub fn client(&self) -> &Client {
+        &self.0
+    }
+
+    /// Adds a provider's source whose events become objects, of which `emit_to` is told.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn mirror(&self, provider: &Provider, emit_to: Option<&str>) -> Result<()> {
+        let mut handler = json!({ "kind": "mirror" });
+        if let (Some(tenant), Some(handler)) = (emit_to, handler.as_object_mut()) {
+            handler.insert("emit_to".to_owned(), tenant.into());
+        }
+        self.add_source(provider, &handler).await
+    }
+
+    /// Adds a provider's source whose events go out to `tenant` as they came.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn forward(&self, provider: &Provider, tenant: &str) -> Result<()> {
+        self.add_source(provider, &json!({ "kind": "forward", "tenant": tenant })).await
+    }
+
+    async fn add_source(&self, provider: &Provider, handler: &Value) -> Result<()> {
+        let body = json!({
+            "name": provider.source(),
+            "scheme": provider.choice(),
+            "handler": handler,
+            "secrets": { "1": provider.secret() },
+        });
+        let answer = self.0.post("/v1/sources", &body).await?;
+        ensure!(answer.code() == 201, "source {}: {answer:?}", provider.source());
+        Ok(())
+    }
+
+    /// Adds an endpoint for all event types.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn endpoint(&self, tenant: &str, url: &str) -> Result<Endpoint> {
+        let body = json!({ "url": url, "patterns": [] });
+        let answer = self.0.post(&format!("/v1/tenants/{tenant}/endpoints"), &body).await?;
+        ensure!(answer.code() == 201, "endpoint of {tenant}: {answer:?}");
+        Ok(serde_json::from_value(answer.json()?)?)
+    }
+
+    /// The story of a received event.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn story(&self, source: &str, event: &str) -> Result<Story> {
+        let path = format!("/v1/sources/{source}/events/{event}");
+        Ok(Story(self.0.get(&path).await?.good().context(path)?))
+    }
+
+    /// The story of an outgoing event.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn outgoing(&self, tenant: &str, event: &str) -> Result<Outgoing> {
+        let path = format!("/v1/tenants/{tenant}/events/{event}");
+        Ok(Outgoing(self.0.get(&path).await?.good().context(path)?))
+    }
+
+    /// Publishes an event, with an idempotency key if there is one.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn publish(&self, event: &str, key: Option<&str>) -> Result<Answer> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(key) = key {
+            headers.insert("idempotency-key", HeaderValue::try_from(key)?);
+        }
+        self.0.call(Method::POST, "/v1/events", headers, Bytes::from(event.to_owned())).await
+    }
+
+    /// Runs a received event through its handler again.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn replay(&self, source: &str, event: &str) -> Result<Answer> {
+        let path = format!("/v1/sources/{source}/events/{event}/replay");
+        self.0.post(&path, &json!({})).await
+    }
+
+    /// Delivers an outgoing event to an endpoint again, even if the endpoint has taken it.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn redeliver(&self, tenant: &str, event: &str, endpoint: &str) -> Result<Answer> {
+        let path = format!(
+            "/v1/tenants/{tenant}/events/{event}/endpoints/{endpoint}/redeliver?include_delivered=true"
+        );
+        self.0.post(&path, &json!({})).await
+    }
+
+    /// Waits until a received event stands so.
+    ///
+    /// # Errors
+    /// It does not come to that.
+    pub async fn until(&self, source: &str, event: &str, status: &str) -> Result<Story> {
+        eventually(&format!("{source}/{event} is {status}"), async || {
+            let story = self.story(source, event).await?;
+            ensure!(story.status() == status, "{}", story.0);
+            Ok(story)
+        })
+        .await
+    }
+
+    /// Waits until a received event is processed, and all that followed from it is delivered.
+    ///
+    /// # Errors
+    /// It does not come to that.
+    pub async fn until_delivered(&self, source: &str, event: &str) -> Result<Story> {
+        eventually(&format!("{source}/{event} is delivered"), async || {
+            let story = self.story(source, event).await?;
+            ensure!(story.status() == "processed", "{}", story.0);
+            for outgoing in story.outgoing() {
+                outgoing.ensure_all("succeeded")?;
+            }
+            Ok(story)
+        })
+        .await
+    }
+
+    /// Waits until every delivery of an outgoing event stands so.
+    ///
+    /// # Errors
+    /// It does not come to that.
+    pub async fn until_outgoing(&self, tenant: &str, event: &str, state: &str) -> Result<Outgoing> {
+        eventually(&format!("{tenant}/{event} is {state}"), async || {
+            let outgoing = self.outgoing(tenant, event).await?;
+            outgoing.ensure_all(state)?;
+            Ok(outgoing)
+        })
+        .await
+    }
+}
+
+/// The story of a received event.
+#[derive(Clone, Debug)]
+pub struct Story(pub Value);
+
+impl Story {
+    /// Where it stands.
+    pub fn status(&self) -> &str {
+        self.0.get("status").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// What became of each change, in words such as `applied` and `stale`.
+    pub fn results(&self) -> Vec<&str> {
+        let results = self.0.get("results").and_then(Value::as_array).into_iter().flatten();
+        results.filter_map(|result| result.get("result")?.as_str()).collect()
+    }
+
+    /// The outgoing events that followed.
+    pub fn outgoing(&self) -> Vec<Outgoing> {
+        let outgoing = self.0.get("outgoing").and_then(Value::as_array).into_iter().flatten();
+        outgoing.cloned().map(Outgoing).collect()
+    }
+
+    /// The only outgoing event that followed.
+    ///
+    /// # Errors
+    /// There is none, or another.
+    pub fn only_outgoing(&self) -> Result<Outgoing> {
+        match self.outgoing().as_slice() {
+            [only] => Ok(only.clone()),
+            others => bail!("{} outgoing events: {}", others.len(), self.0),
+        }
+    }
+}
+
+/// The story of an outgoing event.
+#[derive(Clone, Debug)]
+pub struct Outgoing(pub Value);
+
+impl Outgoing {
+    /// Its id, which is its `webhook-id`.
+    pub fn id(&self) -> &str {
+        self.0.get("id").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its deliveries.
+    pub fn deliveries(&self) -> Vec<&Value> {
+        self.0.get("deliveries").and_then(Value::as_array).into_iter().flatten().collect()
+    }
+
+    /// The statuses that the attempts of its only delivery were answered with; 0 for an attempt without an answer.
+    ///
+    /// # Errors
+    /// It has no delivery, or several.
+    pub fn statuses(&self) -> Result<Vec<u64>> {
+        let deliveries = self.deliveries();
+        let [delivery] = deliveries.as_slice() else { bail!("not one delivery: {}", self.0) };
+        let log = delivery.get("log").and_then(Value::as_array).into_iter().flatten();
+        Ok(log
+            .map(|end| end.pointer("/outcome/status").and_then(Value::as_u64).unwrap_or(0))
+            .collect())
+    }
+
+    /// That it has deliveries, and all stand so.
+    ///
+    /// # Errors
+    /// It is not so.
+    pub fn ensure_all(&self, state: &str) -> Result<()> {
+        let deliveries = self.deliveries();
+        let all = deliveries.iter().all(|d| d.get("state").and_then(Value::as_str) == Some(state));
+        ensure!(all && !deliveries.is_empty(), "not {state}: {}", self.0);
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! The calls that the functions really make, against the rights that the template gives them: every call is allowed, and
+//! every right is used, or stands in [`UNUSED`] with the reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, ensure};
+use local::template::{self, Role, Statement};
+use serde_json::{Value, json};
+use tests::{
+    aws::Aws,
+    control::{Call, Fault},
+    eventually,
+    host::{Host, Setup},
+    now,
+    provider::{Event, Provider},
+    root, seed,
+    subscriber::Reply,
+};
+
+/// What a role may do although no run of this test does it, and why it may. An entry that a run uses fails too.
+const UNUSED: &[(&str, &str, &str)] = &[];
+
+/// The role of each function, by its binary.
+fn roles() -> Result<BTreeMap<String, Role>> {
+    let (template, samconfig) = (root().join("template.yaml"), root().join("samconfig.toml"));
+    let environment = Some((samconfig.as_path(), "test"));
+    let wiring = template::read(&template, environment)?;
+    let roles = template::roles(&template, environment)?;
+    let role = |id: &str| roles.iter().find(|role| role.logical_id == id).cloned();
+    let of = wiring.functions.iter();
+    of.map(|f| Ok((f.binary.clone(), role(&f.role).with_context(|| format!("no {}", f.role))?)))
+        .collect()
+}
+
+/// Whether a text is of a pattern in which `*` stands for anything.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts: Vec<_> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+    }
+    rest.ends_with(last)
+}
+
+/// Whether a statement speaks of a call.
+fn speaks_of(statement: &Statement, call: &Call) -> bool {
+    statement.actions.iter().any(|action| is_like(action, &call.action))
+        && statement.resources.iter().any(|resource| is_like(resource, &call.resource))
+        && touches(&statement.conditions, &call.leading_keys)
+}
+
+/// Whether the condition on leading keys holds. Others are about what is not recorded: the encryption context, which
+/// the host's KMS itself binds to what it encrypts.
+fn touches(conditions: &Value, keys: &[String]) -> bool {
+    let patterns = conditions.pointer("/ForAllValues:StringLike/dynamodb:LeadingKeys");
+    let Some(patterns) = patterns.and_then(Value::as_array) else { return true };
+    let patterns: Vec<_> = patterns.iter().filter_map(Value::as_str).collect();
+    keys.iter().all(|key| patterns.iter().any(|pattern| is_like(pattern, key)))
+}
+
+fn is_allowed(role: &Role, call: &Call) -> bool {
+    let of = |effect| role.statements.iter().filter(move |s| s.effect == effect);
+    of("Allow").any(|s| speaks_of(s, call)) && !of("Deny").any(|s| speaks_of(s, call))
+}
+
+/// What a role may do and no call did: action and resource.
+fn unused(role: &Role, calls: &[&Call]) -> BTreeSet<(String, String)> {
+    let mut unused = BTreeSet::new();
+    for statement in role.statements.iter().filter(|statement| statement.effect == "Allow") {
+        for action in &statement.actions {
+            for resource in &statement.resources {
+                let one = Statement {
+                    actions: vec![action.clone()],
+                    resources: vec![resource.clone()],
+                    ..statement.clone()
+                };
+                if !calls.iter().any(|call| speaks_of(&one, call)) {
+                    unused.insert((action.clone(), resource.clone()));
+                }
+            }
+        }
+    }
+    unused
+}
+
+/// Does everything that a deployment does.
+async fn do_everything(host: &Host) -> Result<()> {
+    let (api, control, aws) = (host.api()?, host.control()?, host.aws()?);
+    let subscriber = host.subscriber().await?;
+    let endpoint = api.endpoint("policy", &subscriber.url()).await?;
+    let (mirrored, forwarded) = (Provider::stripe("mirrored")?, Provider::github("forwarded")?);
+    api.mirror(&mirrored, Some("policy")).await?;
+    api.forward(&forwarded, "policy").await?;
+    api.client().get("/v1/sources").await?.good()?;
+    api.client().get("/v1/sources/mirrored").await?.good()?;
+    api.client().get("/v1/tenants/policy/endpoints").await?.good()?;
+
+    // Small, middling and large; twice; failing first; overtaken.
+    subscriber.then([Reply::status(500), Reply::status(503).header("retry-after", "1")]);
+    let at = now().as_second();
+    for (n, created) in [(1, at), (2, at - 50)] {
+        let event = Event::stripe(&format!("evt_{n}"), "invoice.paid", "in_1", created);
+        mirrored.send_until_accepted(host, &event).await?;
+        mirrored.send_until_accepted(host, &event).await?;
+        api.until_delivered("mirrored", &format!("evt_{n}")).await.or_else(|error| {
+            if n == 2 { Ok(tests::api::Story(Value::Null)) } else { Err(error) }
+        })?;
+    }
+    for (id, parts) in [("middling", 40), ("large", 2000)] {
+        let text: String = (0..parts).map(|n| seed::text_of(&format!("{id}-{n}"))).collect();
+        let event = Event::new(id, "push", json!({ "text": text }).to_string());
+        forwarded.send_until_accepted(host, &event).await?;
+        api.until_delivered("forwarded", id).await?;
+    }
+    api.replay("mirrored", "evt_1").await?.good()?;
+    api.until("mirrored", "evt_1", "processed").await?;
+
+    // Published by the team's own program: small and large, with a key and without.
+    let text: String = (0..2000).map(|n| seed::text_of(&n.to_string())).collect();
+    for (payload, key) in
+        [(json!({}), Some("k")), (json!({}), Some("k")), (json!({ "t": text }), None)]
+    {
+        let event =
+            json!({ "tenant": "policy", "type": "t", "aggregate_id": "a", "payload": payload });
+        let id = api.publish(&event.to_string(), key).await?.text("/id")?;
+        api.until_outgoing("policy", &id, "succeeded").await?;
+        api.redeliver("policy", &id, &endpoint.id).await?.good()?;
+        api.until_outgoing("policy", &id, "succeeded").await?;
+    }
+
+    // Parked, listed, sent again by the provider, and redriven.
+    control
+        .fault(&Fault::new("dynamodb", "TransactWriteItems", "access_denied").of("worker"))
+        .await?;
+    let parked =
+        |n: u32| Event::stripe(&format!("evt_parked_{n}"), "invoice.paid", &format!("in_p{n}"), at);
+    for n in [1, 2] {
+        mirrored.send_until_accepted(host, &parked(n)).await?;
+        api.until("mirrored", &parked(n).id, "dead_letter").await?;
+    }
+    api.client().get("/v1/parked").await?.good()?;
+    control.heal().await?;
+    mirrored.send_until_accepted(host, &parked(1)).await?;
+    api.until_delivered("mirrored", &parked(1).id).await?;
+    redriven(&aws, host, &parked(2).id).await?;
+
+    // What only the sweeper finds: no message, no relay, no wake.
+    control.fault(&Fault::new("sqs", "SendMessage", "internal").of("ingress")).await?;
+    control.fault(&Fault::new("dynamodb", "*", "throttle").of("relay")).await?;
+    let lost = Event::stripe("evt_lost", "invoice.paid", "in_lost", at);
+    mirrored.send_until_accepted(host, &lost).await?;
+    api.until_delivered("mirrored", "evt_lost").await?;
+    control.heal().await?;
+
+    // An endpoint that is gone.
+    let gone = host.subscriber().await?;
+    gone.otherwise(Reply::status(410));
+    api.endpoint("policy-gone", &gone.url()).await?;
+    let event = json!({ "tenant": "policy-gone", "type": "t", "aggregate_id": "a", "payload": {} });
+    api.publish(&event.to_string(), None).await?.good()?;
+    gone.until(1).await?;
+    control.run("SweeperFunction").await?;
+    control.idle().await
+}
+
+async fn redriven(aws: &Aws, host: &Host, id: &str) -> Result<()> {
+    eventually("the redriven event is processed", async || {
+        aws.redrive("InboundDlq", "InboundQueue").await?;
+        let story = host.api()?.story("mirrored", id).await?;
+        ensure!(story.status() == "processed", "{}", story.0);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn functions_call_what_their_roles_allow_and_their_roles_allow_what_they_call() -> Result<()>
+{
+    let host = Host::start(Setup::IN_MEMORY).await?;
+    do_everything(&host).await?;
+    let calls = host.control()?.calls().await?;
+    let roles = roles()?;
+    let mut refused = Vec::new();
+    let mut idle = BTreeSet::new();
+    for (binary, role) in &roles {
+        let own: Vec<_> = calls.iter().filter(|call| call.function == *binary).collect();
+        assert!(
+            !own.is_empty(),
+            "{binary} called nothing; the host tells callers apart by their keys"
+        );
+        refused.extend(
+            own.iter().filter(|call| !is_allowed(role, call)).map(|call| format!("{call:?}")),
+        );
+        for (action, resource) in unused(role, &own) {
+            // What Lambda does for the function, which no function calls.
+            if !["logs:", "xray:"].iter().any(|service| action.starts_with(service)) {
+                idle.insert((binary.clone(), action, resource));
+            }
+        }
+    }
+    assert!(refused.is_empty(), "not allowed by the role:\n{}", refused.join("\n"));
+
+    let reviewed = |(binary, action, resource): &(String, String, String)| {
+        UNUSED.iter().any(|(of, what, on)| of == binary && what == action && resource.ends_with(on))
+    };
+    let unreviewed: Vec<_> =
+        idle.iter().filter(|right| !reviewed(right)).map(|r| format!("{r:?}")).collect();
+    assert!(unreviewed.is_empty(), "rights that nothing uses:\n{}", unreviewed.join("\n"));
+    let outdated: Vec<_> = UNUSED
+        .iter()
+        .filter(|(of, what, on)| {
+            !idle.iter().any(|(b, a, r)| of == b && what == a && r.ends_with(on))
+        })
+        .collect();
+    assert!(outdated.is_empty(), "these are used, or are no rights any more: {outdated:?}");
+    Ok(())
+}
+
+#[test]
+fn a_call_is_judged_by_action_resource_and_leading_keys() {
+    let role = Role {
+        logical_id: "R".to_owned(),
+        statements: vec![
+            Statement {
+                effect: "Allow".to_owned(),
+                actions: vec!["dynamodb:GetItem".to_owned()],
+                resources: vec!["arn:t".to_owned()],
+                conditions: json!({ "ForAllValues:StringLike": { "dynamodb:LeadingKeys": ["SOURCE#*"] } }),
+            },
+            Statement {
+                effect: "Allow".to_owned(),
+                actions: vec!["s3:*".to_owned()],
+                resources: vec!["arn:b/in/*".to_owned()],
+                conditions: Value::Null,
+            },
+            Statement {
+                effect: "Deny".to_owned(),
+                actions: vec!["s3:DeleteObject".to_owned()],
+                resources: vec!["*".to_owned()],
+                conditions: Value::Null,
+            },
+        ],
+    };
+    let check = |action: &str, resource: &str, keys: &[&str], expected: bool| {
+        let call = Call {
+            function: "f".to_owned(),
+            action: action.to_owned(),
+            resource: resource.to_owned(),
+            leading_keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        };
+        assert_eq!(is_allowed(&role, &call), expected, "{call:?}");
+    };
+    check("dynamodb:GetItem", "arn:t", &["SOURCE#a", "SOURCE#b"], true);
+    check("dynamodb:GetItem", "arn:t", &["SOURCE#a", "TENANT#b"], false);
+    check("dynamodb:PutItem", "arn:t", &["SOURCE#a"], false);
+    check("dynamodb:GetItem", "arn:u", &["SOURCE#a"], false);
+    check("s3:GetObject", "arn:b/in/a/b", &[], true);
+    check("s3:GetObject", "arn:b/out/a", &[], false);
+    check("s3:DeleteObject", "arn:b/in/a", &[], false);
+
+    let call = |action: &str| Call {
+        function: "f".to_owned(),
+        action: action.to_owned(),
+        resource: "arn:b/in/x".to_owned(),
+        leading_keys: Vec::new(),
+    };
+    let rights = unused(&role, &[&call("s3:PutObject")]);
+    assert_eq!(rights, BTreeSet::from([("dynamodb:GetItem".to_owned(), "arn:t".to_owned())]));
+}
