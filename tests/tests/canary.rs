@@ -168,7 +168,7 @@ impl Walk {
             json!({ "tenant": "canary", "type": "t", "aggregate_id": "a", "payload": [payload] });
         let published = api.publish(&event.to_string(), Some("k-1")).await?;
         self.hear(&published);
-        let id = published.good()?["id"].as_str().context("an id")?.to_owned();
+        let id = published.text("/id")?;
         api.until_outgoing("canary", &id, "succeeded").await?;
         self.hear(&api.client().get(&format!("/v1/tenants/canary/events/{id}")).await?);
         Ok(())

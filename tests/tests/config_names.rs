@@ -26,12 +26,12 @@ fn read(names: BTreeSet<String>) -> BTreeSet<String> {
 #[test]
 fn every_function_reads_what_the_template_gives_it() {
     let expected = BTreeMap::from([
-        ("ingress".to_owned(), read(names_read(ingress::config::Config::read))),
+        ("ingress".to_owned(), read(names_read(ingress::Config::read))),
         ("worker".to_owned(), read(names_read(worker::config::Config::read))),
-        ("relay".to_owned(), read(names_read(relay::config::Config::read))),
-        ("deliverer".to_owned(), read(names_read(deliverer::config::Config::read))),
+        ("relay".to_owned(), read(names_read(relay::Config::read))),
+        ("deliverer".to_owned(), read(names_read(deliverer::Config::read))),
         ("sweeper".to_owned(), read(names_read(sweeper::config::Config::read))),
-        ("api".to_owned(), read(names_read(api::config::Config::read))),
+        ("api".to_owned(), read(names_read(api::Config::read))),
     ]);
     let given = given();
     for (binary, read) in &expected {

@@ -127,11 +127,10 @@ async fn do_everything(host: &Host) -> Result<()> {
     {
         let event =
             json!({ "tenant": "policy", "type": "t", "aggregate_id": "a", "payload": payload });
-        let id = api.publish(&event.to_string(), key).await?.good()?["id"].clone();
-        let id = id.as_str().context("an id")?;
-        api.until_outgoing("policy", id, "succeeded").await?;
-        api.redeliver("policy", id, &endpoint.id).await?.good()?;
-        api.until_outgoing("policy", id, "succeeded").await?;
+        let id = api.publish(&event.to_string(), key).await?.text("/id")?;
+        api.until_outgoing("policy", &id, "succeeded").await?;
+        api.redeliver("policy", &id, &endpoint.id).await?.good()?;
+        api.until_outgoing("policy", &id, "succeeded").await?;
     }
 
     // Parked, listed, sent again by the provider, and redriven.
@@ -171,7 +170,7 @@ async fn do_everything(host: &Host) -> Result<()> {
 
 async fn redriven(aws: &Aws, host: &Host, id: &str) -> Result<()> {
     eventually("the redriven event is processed", async || {
-        aws.redrive("InboundDlq").await?;
+        aws.redrive("InboundDlq", "InboundQueue").await?;
         let story = host.api()?.story("mirrored", id).await?;
         ensure!(story.status() == "processed", "{}", story.0);
         Ok(())

@@ -39,6 +39,13 @@ fn lambda_http_refuses_an_event_with_a_header_that_is_not_ascii() {
     );
 }
 
+/// VFY-duplicate-header-joined: the gateway writes names in lower case; whoever does not gets two values, not one of them.
+#[test]
+fn two_spellings_of_a_header_are_two_values() {
+    let headers = arrival("two_spellings").headers;
+    assert_eq!(headers.get_all("webhook-id").iter().count(), 2);
+}
+
 /// On every event that both can read, both read the same.
 #[test]
 fn we_read_what_lambda_http_reads() {

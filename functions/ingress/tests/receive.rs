@@ -120,10 +120,11 @@ impl World {
 
     /// One event, to a sandbox that has just started.
     async fn answer(&self, event: Value, second: i64) -> StatusCode {
-        self.ingress()
-            .receive(&arrival(event), format!("{second}-{}", self.rows().len()), at(second))
-            .await
-            .status()
+        let (ingress, arrival) = (self.ingress(), arrival(event));
+        let token = format!("{second}-{}", self.rows().len());
+        let work = ingress.receive(&arrival, token, at(second));
+        // Only a bug comes near this.
+        tokio::time::timeout(Duration::from_secs(20), work).await.unwrap().status()
     }
 
     fn rows(&self) -> Vec<Row> {

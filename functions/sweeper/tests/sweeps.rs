@@ -395,7 +395,7 @@ async fn a_sweep_ends_when_its_budget_is_spent_and_still_measures() {
     assert!(bench.metrics.lines(at(0)).join("").contains("webhooks_pending_count"));
 }
 
-/// OBS-stall-alarm, G7: ages come from the tables, whatever the queues say.
+/// OBS-stall-alarm, J15, J16, J21: ages come from the tables, whatever the queues say.
 #[tokio::test]
 async fn the_gauges_say_what_is_left_and_for_how_long() {
     let bench = Bench::new();

@@ -187,7 +187,7 @@ async fn a_copy_of_a_finished_event_costs_one_read() {
     assert_eq!(bench.store.chaos.calls(), ["inbox.read"]);
 }
 
-/// C6, D17
+/// D5, D17
 #[tokio::test]
 async fn a_late_older_version_changes_nothing_and_needs_no_transaction() {
     let bench = Bench::new(&row(b"{}")).await;

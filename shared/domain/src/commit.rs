@@ -511,7 +511,7 @@ mod tests {
         assert!(is_newer((&version, &a), None));
     }
 
-    /// E4, E11: the same thing has the same id for ever, wherever it stands in the plan.
+    /// E4: the same thing has the same id for ever, wherever it stands in the plan.
     #[test]
     fn an_outgoing_event_keeps_its_id_when_the_plan_is_reordered() {
         let one = staged(vec![Change::emit(emit("a")), Change::emit(emit("b"))], None);

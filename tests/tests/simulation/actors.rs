@@ -28,38 +28,43 @@ use worker::{
 
 use crate::{
     ports::Broken,
-    world::{LIMITS, RULES, Send, World, tenant},
+    subscriber,
+    world::{LIMITS, RULES, SIGNING, Send, World, tenant},
 };
 
 /// When the sweeper looks for an event that no message has brought to the worker.
 const FIRST_DUE: Duration = Duration::from_secs(120);
 
 /// Something that runs until it is done, or dies.
-pub struct Process<'w> {
+pub(crate) struct Process<'w> {
     /// Whose it is.
-    pub who: &'static str,
+    pub(crate) who: &'static str,
     /// What it does.
-    pub work: LocalBoxFuture<'w, ()>,
+    pub(crate) work: LocalBoxFuture<'w, ()>,
 }
 
 /// Somebody who may start a process. `None`: there is nothing to do.
-pub type Actor = for<'w> fn(&'w World, &mut StdRng) -> Option<Process<'w>>;
+pub(crate) type Actor = for<'w> fn(&'w World, &mut StdRng) -> Option<Process<'w>>;
 
 /// Everybody who takes part, and how often they are asked, against the others.
-pub const ACTORS: &[(&str, u32, Actor)] = &[
+pub(crate) const ACTORS: &[(&str, u32, Actor)] = &[
     ("provider", 8, provider),
     ("worker", 8, worker),
     ("relay", 3, relay),
+    ("deliverer", 4, subscriber::deliverer),
     ("sweeper", 1, sweeper),
     ("person", 1, person),
 ];
 
-fn process<'w>(who: &'static str, work: impl Future<Output = ()> + 'w) -> Option<Process<'w>> {
+pub(crate) fn process<'w>(
+    who: &'static str,
+    work: impl Future<Output = ()> + 'w,
+) -> Option<Process<'w>> {
     Some(Process { who, work: work.boxed_local() })
 }
 
 /// The provider sends what is due, and ingress accepts it. No answer, or another than 2xx, is a reason to try again.
-pub fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+pub(crate) fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
     let now = world.now();
     let mut sends = world.sends.borrow_mut();
     let due: Vec<usize> = (0..sends.len()).filter(|n| sends[*n].at <= now).collect();
@@ -81,8 +86,8 @@ pub fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
 }
 
 /// One request of the provider, from its signature to the answer. Whether the answer is 2xx.
-pub async fn accept(world: &World, fact: usize) -> bool {
-    let (fact, signing, now) = (&world.facts[fact], &world.signing, world.now());
+pub(crate) async fn accept(world: &World, fact: usize) -> bool {
+    let (fact, signing, now) = (&world.facts[fact], &*SIGNING, world.now());
     let url = format!("https://hooks.example/webhooks/{}", fact.key.source());
     let outgoing = Outgoing {
         method: "POST",
@@ -104,7 +109,7 @@ pub async fn accept(world: &World, fact: usize) -> bool {
 }
 
 /// Lambda takes a few messages, and runs the worker on them.
-pub fn worker<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+pub(crate) fn worker<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
     let weather = world.weather.get();
     let mut batch = Vec::new();
     for _ in 0..rng.random_range(1..=4) {
@@ -132,19 +137,19 @@ pub fn worker<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
 
 /// A message in the hands of a worker, and what luck it will have.
 #[derive(Clone, Debug)]
-pub struct Handed {
+pub(crate) struct Handed {
     /// The message.
-    pub message: Received,
+    pub(crate) message: Received,
     /// The jitter of its waits.
-    pub jitter: f64,
+    pub(crate) jitter: f64,
     /// How many polls until its time is over.
-    pub polls: Option<u32>,
+    pub(crate) polls: Option<u32>,
     /// Whether its acknowledgement will be lost.
-    pub is_ack_lost: bool,
+    pub(crate) is_ack_lost: bool,
 }
 
 /// Runs the worker on messages as its own batch does: those that were received often come last, alone.
-pub async fn handle(world: &World, batch: Vec<Handed>) {
+pub(crate) async fn handle(world: &World, batch: Vec<Handed>) {
     let store = &world.sim.store;
     let worker = &Worker {
         inbox: store,
@@ -195,7 +200,7 @@ fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan 
 }
 
 /// What subscribers get of an object's credit.
-pub fn credit(object: &ObjectRef) -> Vec<u8> {
+pub(crate) fn credit(object: &ObjectRef) -> Vec<u8> {
     format!(r#"{{"credit":"{}"}}"#, object.id).into_bytes()
 }
 
@@ -213,7 +218,7 @@ async fn deadline(polls: Option<u32>) {
 }
 
 /// The relay reads the stream on from where it stands; what it could not do holds it up, or is left to the sweeper.
-pub fn relay<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+pub(crate) fn relay<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
     let from = world.stream.get();
     let stream = &world.sim.store.tables().stream;
     let events: Vec<_> = stream.iter().skip(from).take(rng.random_range(1..=5)).cloned().collect();
@@ -251,7 +256,7 @@ fn fan_out(world: &World) -> Out<'_> {
 }
 
 /// The schedule runs the sweeper, now and then twice at once.
-pub fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w>> {
+pub(crate) fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w>> {
     if world.sim.broken == Some(Broken::NoSweeper) {
         return None;
     }
@@ -262,7 +267,7 @@ pub fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w>> {
 }
 
 /// One sweep.
-pub async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::SweepFailed> {
+pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::SweepFailed> {
     let store = &world.sim.store;
     let sweeper = Sweeper {
         inbox: store,
@@ -281,7 +286,7 @@ pub async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::SweepFailed
 }
 
 /// Somebody replays a finished event, or redrives the dead-letter queue, though nobody asked for it.
-pub fn person<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+pub(crate) fn person<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
     if !rng.random_bool(0.1) {
         return None;
     }
@@ -302,7 +307,7 @@ pub fn person<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
 }
 
 /// Something happens to the queue that no process did.
-pub fn mischief(world: &World, rng: &mut StdRng) {
+pub(crate) fn mischief(world: &World, rng: &mut StdRng) {
     if rng.random_bool(0.8) {
         world.inbound.duplicate(|messages| rng.random_range(0..messages.max(1)));
     } else {
@@ -311,7 +316,7 @@ pub fn mischief(world: &World, rng: &mut StdRng) {
 }
 
 /// Polls a process once. `true`: it is over, done or dead.
-pub fn poll(world: &World, process: &mut Process<'_>) -> bool {
+pub(crate) fn poll(world: &World, process: &mut Process<'_>) -> bool {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let is_done = Pin::new(&mut process.work).poll(&mut context).is_ready();
     // Whoever was polled is the one who died.

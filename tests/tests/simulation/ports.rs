@@ -12,7 +12,8 @@ use std::{
 use domain::{
     commit::{Action, Answer, Commit, LeaseProof, Reason, tie_of},
     event::{Object, ObjectRef},
-    id::{InboxKey, SourceName},
+    id::{EventId, InboxKey, SourceName},
+    inbox::Status,
     outbox::OutboxRow,
     plan::Guard,
     ports::{Lease, State, Stored},
@@ -23,7 +24,7 @@ use testkit::memory::Store;
 
 /// A promise that is broken on purpose, to see that the simulation would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub(crate) enum Broken {
     /// The sweeper never runs.
     NoSweeper,
     /// The provider gets its 2xx whether or not the row was stored.
@@ -46,20 +47,20 @@ pub enum Broken {
 
 /// The tables, as processes see them.
 #[derive(Debug)]
-pub struct Sim {
+pub(crate) struct Sim {
     /// The tables themselves.
-    pub store: Store,
+    pub(crate) store: Store,
     /// What is broken.
-    pub broken: Option<Broken>,
+    pub(crate) broken: Option<Broken>,
     /// Events whose handling kills the process, each time.
-    pub killers: Mutex<BTreeSet<InboxKey>>,
+    pub(crate) killers: Mutex<BTreeSet<InboxKey>>,
     killed: AtomicBool,
     conflicts: Mutex<Option<(StdRng, f64)>>,
 }
 
 impl Sim {
     /// Empty tables.
-    pub fn new(broken: Option<Broken>) -> Self {
+    pub(crate) fn new(broken: Option<Broken>) -> Self {
         Self {
             store: Store::new(4),
             broken,
@@ -70,13 +71,13 @@ impl Sim {
     }
 
     /// How many of the transactions meet another one.
-    pub fn set_conflicts(&self, seed: u64, share: f64) {
+    pub(crate) fn set_conflicts(&self, seed: u64, share: f64) {
         *self.conflicts.lock().unwrap_or_else(PoisonError::into_inner) =
             (share > 0.0).then(|| (StdRng::seed_from_u64(seed), share));
     }
 
     /// Whether the process that was polled last has died. Reading it brings the next one to life.
-    pub fn crashed(&self) -> bool {
+    pub(crate) fn crashed(&self) -> bool {
         self.store.chaos.crashed() | self.killed.swap(false, Ordering::Relaxed)
     }
 
@@ -110,6 +111,14 @@ impl Sim {
                 updated_at: commit.now,
             };
             tables.objects.insert((commit.claim.key.source().clone(), object.clone()), written);
+        }
+    }
+
+    /// Carries a commit out although its row is not pending.
+    fn finish(&self, commit: &Commit) {
+        self.set_objects(commit);
+        if let Some(item) = self.store.tables().inbox.get_mut(&commit.claim.key) {
+            (item.row.status, item.row.due_at) = (Status::Processed, None);
         }
     }
 
@@ -183,22 +192,34 @@ impl State for Sim {
                 if answer == Answer::Applied {
                     self.emit(commit).await?;
                 }
-                Ok(answer)
+                // The refusal of the whole has one reason more for each event.
+                Ok(match answer {
+                    Answer::Refused(mut reasons) => {
+                        reasons.resize(commit.actions().len(), Reason::None);
+                        Answer::Refused(reasons)
+                    }
+                    Answer::Applied => Answer::Applied,
+                })
             }
             Some(Broken::FinishesWhatever) => {
-                let mut commit = commit.clone();
-                if let Some(item) = self.store.tables().inbox.get_mut(&commit.claim.key) {
-                    item.row.status = domain::inbox::Status::Pending;
-                    commit.claim.cycle = item.row.cycle;
+                let answer = self.store.commit(commit).await?;
+                let only_the_row = |reasons: &[Reason]| {
+                    matches!(reasons, [Reason::ConditionFailed, rest @ ..]
+                        if rest.iter().all(|reason| *reason == Reason::None))
+                };
+                match &answer {
+                    Answer::Refused(reasons) if only_the_row(reasons) => {
+                        self.finish(commit);
+                        Ok(Answer::Applied)
+                    }
+                    _ => Ok(answer),
                 }
-                self.store.commit(&commit).await
             }
             Some(Broken::FreshIds) => {
                 let mut commit = commit.clone();
                 let fresh = commit.now.as_nanosecond().to_string();
                 for event in commit.changes.iter_mut().flat_map(|change| &mut change.events) {
-                    event.id =
-                        domain::id::EventId::derived(commit.now, &[&event.id.to_string(), &fresh]);
+                    event.id = EventId::derived(commit.now, &[&event.id.to_string(), &fresh]);
                 }
                 self.store.commit(&commit).await
             }

@@ -9,6 +9,7 @@ use crate::{
     actors::{self, ACTORS, Actor, Process},
     check,
     ports::Broken,
+    subscriber,
     world::World,
 };
 
@@ -24,8 +25,12 @@ const ROUNDS: usize = 400;
 /// Polls after which a process that should be over hangs.
 const POLLS: usize = 10_000;
 
+/// Who acts in the calm, in this order.
+const CALM: [Actor; 5] =
+    [actors::sweeper, actors::provider, actors::worker, actors::relay, subscriber::deliverer];
+
 /// Lives through a world. What was violated, in words; nothing if all is well.
-pub fn live(seed: u64, broken: Option<Broken>) -> Vec<String> {
+pub(crate) fn live(seed: u64, broken: Option<Broken>) -> Vec<String> {
     let world = World::stormy(seed, broken);
     let mut life = Life { world: &world, rng: StdRng::seed_from_u64(seed), seen: BTreeMap::new() };
     let mut violations = life.storm();
@@ -39,7 +44,7 @@ pub fn live(seed: u64, broken: Option<Broken>) -> Vec<String> {
 }
 
 /// Brings a world to rest and checks it.
-pub fn settle(world: &World) -> Vec<String> {
+pub(crate) fn settle(world: &World) -> Vec<String> {
     let mut life = Life { world, rng: StdRng::seed_from_u64(0), seen: BTreeMap::new() };
     let violations = life.rest();
     if violations.is_empty() { check::at_rest(world) } else { violations }
@@ -106,8 +111,7 @@ impl<'w> Life<'w> {
     fn rest(&mut self) -> Vec<String> {
         let world = self.world;
         for _ in 0..ROUNDS {
-            for actor in [actors::sweeper as Actor, actors::provider, actors::worker, actors::relay]
-            {
+            for actor in CALM {
                 while let Some(mut process) = actor(world, &mut self.rng) {
                     let is_over = (0..POLLS).any(|_| actors::poll(world, &mut process));
                     if !is_over {
@@ -140,10 +144,12 @@ impl<'w> Life<'w> {
         let rows = tables.inbox.values().filter_map(|item| item.row.due_at);
         let sends = world.sends.borrow();
         let sends = sends.iter().map(|send| send.at);
-        let unrelayed = tables.outbox.values().filter(|row| row.relayed.is_none());
         // Relayed by the next sweep but one.
-        let unrelayed = unrelayed.map(|_| now);
-        let first = rows.chain(sends).chain(world.inbound.next_visible()).chain(unrelayed).min()?;
+        let unrelayed = tables.outbox.values().filter(|row| row.relayed.is_none()).map(|_| now);
+        let lanes = tables.lanes.values().filter_map(|lane| lane.wake_at);
+        let owed = rows.chain(sends).chain(unrelayed).chain(lanes);
+        let messages = world.inbound.next_visible().into_iter().chain(world.wake.next_visible());
+        let first = owed.chain(messages).min()?;
         // The schedule runs each minute.
         let wait: Duration = first.duration_since(now).try_into().unwrap_or_default();
         Some(wait.max(Duration::from_secs(60)))

@@ -3,7 +3,10 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
@@ -28,7 +31,10 @@ use testkit::{
 use uuid::Uuid;
 use worker::Sources;
 
-use crate::ports::{Broken, Sim};
+use crate::{
+    ports::{Broken, Sim},
+    subscriber::{self, Subscriber},
+};
 
 /// How long the queue hides a received message.
 const VISIBILITY: Duration = Duration::from_secs(180);
@@ -40,7 +46,7 @@ const MAX_RECEIVES: u32 = 16;
 const BEGIN: i64 = 1_800_000_000;
 
 /// The worker's limits: the template's defaults.
-pub const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     attempts: 12,
     backoff: Backoff {
         floor: Duration::ZERO,
@@ -54,7 +60,7 @@ pub const LIMITS: Limits = Limits {
 };
 
 /// The sweeper's rules: the template's defaults.
-pub const RULES: sweeper::Rules = sweeper::Rules {
+pub(crate) const RULES: sweeper::Rules = sweeper::Rules {
     budget: Duration::from_secs(45),
     lease: Duration::from_secs(60),
     pending_shards: 4,
@@ -69,7 +75,7 @@ pub const RULES: sweeper::Rules = sweeper::Rules {
 
 /// What an event of the provider is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
+pub(crate) enum Nature {
     /// It can be handled.
     Good,
     /// Nobody wants it: it ends ignored.
@@ -82,47 +88,49 @@ pub enum Nature {
 
 /// Something that happened at the provider.
 #[derive(Clone, Debug)]
-pub struct Fact {
+pub(crate) struct Fact {
     /// What our inbox calls it.
-    pub key: InboxKey,
+    pub(crate) key: InboxKey,
     /// The bytes that are sent.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// The object it is about, and its version; mirrored events only.
-    pub object: Option<(ObjectRef, Version)>,
+    pub(crate) object: Option<(ObjectRef, Version)>,
     /// What it is for.
-    pub nature: Nature,
+    pub(crate) nature: Nature,
 }
 
 /// A request that the provider is going to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Send {
+pub(crate) struct Send {
     /// When.
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
     /// Of which fact.
-    pub fact: usize,
+    pub(crate) fact: usize,
     /// How many more times it tries, should this one fail.
-    pub tries: u32,
+    pub(crate) tries: u32,
 }
 
 /// How bad it gets, drawn from the seed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Weather {
+pub(crate) struct Weather {
     /// Share of store calls that fail.
-    pub faults: f64,
+    pub(crate) faults: f64,
     /// Share of those that kill the process.
-    pub crashes: f64,
+    pub(crate) crashes: f64,
     /// Share of transactions that meet another one.
-    pub conflicts: f64,
+    pub(crate) conflicts: f64,
     /// Share of queue calls that fail.
-    pub queue_faults: f64,
+    pub(crate) queue_faults: f64,
     /// Share of acknowledgements that the queue loses.
-    pub lost_acks: f64,
+    pub(crate) lost_acks: f64,
     /// Share of steps at which somebody meddles with the queue.
-    pub mischief: f64,
+    pub(crate) mischief: f64,
+    /// Share of a subscriber's answers that are no success.
+    pub(crate) failures: f64,
     /// Share of attempts that run out of time.
-    pub timeouts: f64,
+    pub(crate) timeouts: f64,
     /// Whether the stream is read at all.
-    pub stream: bool,
+    pub(crate) stream: bool,
 }
 
 impl Weather {
@@ -137,6 +145,7 @@ impl Weather {
             queue_faults: often(0.3),
             lost_acks: often(0.4),
             mischief: often(0.05),
+            failures: often(0.6),
             timeouts: often(0.1),
             stream: rng.random_bool(0.7),
         }
@@ -145,71 +154,76 @@ impl Weather {
 
 /// Everything that is shared.
 #[derive(Debug)]
-pub struct World {
+pub(crate) struct World {
     /// The tables.
-    pub sim: Sim,
+    pub(crate) sim: Sim,
     /// The worker's queue.
-    pub inbound: MemoryQueue,
+    pub(crate) inbound: MemoryQueue,
     /// The deliverer's queue.
-    pub wake: MemoryQueue,
+    pub(crate) wake: MemoryQueue,
+    /// Who gets what goes out.
+    pub(crate) subscriber: Subscriber,
     /// What has happened at the provider.
-    pub facts: Vec<Fact>,
+    pub(crate) facts: Vec<Fact>,
     /// What the provider is going to send.
-    pub sends: RefCell<Vec<Send>>,
+    pub(crate) sends: RefCell<Vec<Send>>,
     /// Facts that were answered with 2xx.
-    pub accepted: RefCell<BTreeSet<usize>>,
+    pub(crate) accepted: RefCell<BTreeSet<usize>>,
     /// How bad it is at the moment.
-    pub weather: Cell<Weather>,
+    pub(crate) weather: Cell<Weather>,
     /// Counts processes, for names.
-    pub born: Cell<u64>,
+    pub(crate) born: Cell<u64>,
     /// How far the stream was read.
-    pub stream: Cell<usize>,
+    pub(crate) stream: Cell<usize>,
     /// What every row's results ever said: by fact, each thing that was applied, and how often.
-    pub applied: RefCell<BTreeMap<InboxKey, BTreeMap<String, u32>>>,
+    pub(crate) applied: RefCell<BTreeMap<InboxKey, BTreeMap<String, u32>>>,
     /// The worker's memory of sources, over a registry that is always there.
-    pub sources: Sources<Store>,
+    pub(crate) sources: Sources<Store>,
     /// The relay's and the sweeper's memory of endpoints.
-    pub cache: EndpointCache,
+    pub(crate) cache: EndpointCache,
     /// What is counted, and not looked at.
-    pub metrics: Metrics,
-    /// How the provider signs.
-    pub signing: Signing,
+    pub(crate) metrics: Metrics,
     /// Milliseconds.
     clock: AtomicI64,
 }
 
 /// The provider's secret, as both sides have it.
 #[derive(Debug)]
-pub struct Signing {
+pub(crate) struct Signing {
     /// The scheme.
-    pub scheme: Scheme,
+    pub(crate) scheme: Scheme,
     /// The provider's.
-    pub signs: SigningKey,
+    pub(crate) signs: SigningKey,
     /// Ours.
-    pub verifies: Vec<Key>,
+    pub(crate) verifies: Vec<Key>,
 }
+
+/// The same in every world: reading a scheme takes longer than a short life.
+pub(crate) static SIGNING: LazyLock<Signing> = LazyLock::new(|| {
+    let secret = Secret::new("whsec_simulated_secret_of_a_provider".to_owned());
+    let scheme = Scheme::preset("stripe").unwrap();
+    Signing {
+        signs: SigningKey::parse(&scheme, &secret).unwrap(),
+        verifies: vec![Key::parse(&scheme, "k1", &secret).unwrap()],
+        scheme,
+    }
+});
 
 impl World {
     /// A world in good weather, in which nothing has happened.
-    pub fn calm(facts: Vec<Fact>, broken: Option<Broken>) -> Self {
+    pub(crate) fn calm(facts: Vec<Fact>, broken: Option<Broken>) -> Self {
         let sim = Sim::new(broken);
         configure(&sim.store);
         let registry = Store::new(1);
         configure(&registry);
         let killers = facts.iter().filter(|fact| fact.nature == Nature::Killer);
         *sim.killers.lock().unwrap() = killers.map(|fact| fact.key.clone()).collect();
-        let secret = Secret::new("whsec_simulated_secret_of_a_provider".to_owned());
-        let scheme = Scheme::preset("stripe").unwrap();
-        let signing = Signing {
-            signs: SigningKey::parse(&scheme, &secret).unwrap(),
-            verifies: vec![Key::parse(&scheme, "k1", &secret).unwrap()],
-            scheme,
-        };
         let (fresh, stale) = (Duration::from_secs(300), Duration::from_secs(3600));
         let world = Self {
             sim,
             inbound: MemoryQueue::new(VISIBILITY, MAX_RECEIVES),
             wake: MemoryQueue::new(VISIBILITY, MAX_RECEIVES),
+            subscriber: Subscriber::default(),
             facts,
             sends: RefCell::default(),
             accepted: RefCell::default(),
@@ -220,7 +234,6 @@ impl World {
             sources: Sources::new(registry, fresh, stale),
             cache: EndpointCache::default(),
             metrics: Metrics::new("sim"),
-            signing,
             clock: AtomicI64::new(BEGIN * 1000),
         };
         world.advance(Duration::ZERO);
@@ -228,11 +241,12 @@ impl World {
     }
 
     /// A world of its own for each seed.
-    pub fn stormy(seed: u64, broken: Option<Broken>) -> Self {
+    pub(crate) fn stormy(seed: u64, broken: Option<Broken>) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let weather = Weather::of(&mut rng);
         let world = Self::calm(facts(&mut rng), broken);
         world.sim.set_conflicts(seed, weather.conflicts);
+        world.subscriber.set_failures(seed, weather.failures);
         storm(&world.sim.store.chaos, seed, weather.faults, weather.crashes);
         storm(&world.inbound.chaos, !seed, weather.queue_faults, weather.crashes);
         storm(&world.wake.chaos, seed ^ 0xffff, weather.queue_faults, weather.crashes);
@@ -242,8 +256,9 @@ impl World {
     }
 
     /// The storm is over: whatever happens from now on works.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.sim.set_conflicts(0, 0.0);
+        self.subscriber.set_failures(0, 0.0);
         self.sim.store.chaos.heal();
         self.inbound.chaos.heal();
         self.wake.chaos.heal();
@@ -251,31 +266,32 @@ impl World {
     }
 
     /// What time it is.
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_millisecond(self.clock.load(Ordering::Relaxed)).unwrap()
     }
 
     /// A clock to carry away.
-    pub fn clock(&self) -> impl Fn() -> Timestamp + Sync + '_ {
+    pub(crate) fn clock(&self) -> impl Fn() -> Timestamp + Sync + '_ {
         let clock = &self.clock;
         move || Timestamp::from_millisecond(clock.load(Ordering::Relaxed)).unwrap()
     }
 
     /// Time passes.
-    pub fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         let by = i64::try_from(by.as_millis()).unwrap();
         self.clock.fetch_add(by, Ordering::Relaxed);
+        subscriber::set_now(self.now());
         self.inbound.set_now(self.now());
         self.wake.set_now(self.now());
     }
 
     /// Whether the process that was polled last has died.
-    pub fn crashed(&self) -> bool {
+    pub(crate) fn crashed(&self) -> bool {
         self.sim.crashed() | self.inbound.chaos.crashed() | self.wake.chaos.crashed()
     }
 
     /// A name that no other process has.
-    pub fn name(&self, who: &str) -> String {
+    pub(crate) fn name(&self, who: &str) -> String {
         self.born.set(self.born.get() + 1);
         format!("{who}-{}", self.born.get())
     }
@@ -298,12 +314,12 @@ fn storm(chaos: &Chaos, seed: u64, faults: f64, crashes: f64) {
 }
 
 /// The tenant that is told of everything.
-pub fn tenant() -> TenantId {
+pub(crate) fn tenant() -> TenantId {
     "demo".parse().unwrap()
 }
 
 /// The endpoint that wants everything.
-pub fn endpoint() -> EndpointId {
+pub(crate) fn endpoint() -> EndpointId {
     EndpointId::new(Uuid::from_u128(7))
 }
 
@@ -335,8 +351,17 @@ fn configure(store: &Store) {
     tables.endpoints.insert((tenant(), wants_all.id), (wants_all, Vec::new()));
 }
 
-/// An event as the provider makes it, with `padding` bytes that do not compress.
-pub fn fact(
+/// So many bytes that a body leaves its row, and a payload its.
+pub(crate) const PADDING: usize = 17_000;
+
+/// Bytes that hardly compress.
+static NOISE: LazyLock<String> = LazyLock::new(|| {
+    let mut rng = StdRng::seed_from_u64(0);
+    (0..PADDING).map(|_| char::from(rng.random_range(b'a'..=b'z'))).collect()
+});
+
+/// An event as the provider makes it, with `padding` bytes, at most [`PADDING`].
+pub(crate) fn fact(
     source: &str,
     id: &str,
     event_type: &str,
@@ -345,8 +370,7 @@ pub fn fact(
     padding: usize,
     nature: Nature,
 ) -> Fact {
-    let mut rng = StdRng::seed_from_u64(padding as u64);
-    let padding: String = (0..padding).map(|_| char::from(rng.random_range(b'a'..=b'z'))).collect();
+    let padding = NOISE.get(..padding).unwrap();
     let kind = event_type.split('.').next().unwrap();
     let body = json!({
         "id": id,
@@ -371,7 +395,7 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
             // Now and then two changes share a version, as two of one second do.
             version += u64::from(rng.random_bool(0.8));
             let (id, object) = (format!("evt_{object}_{n}"), format!("in_{object}"));
-            let padding = if rng.random_bool(0.1) { 20_000 } else { 0 };
+            let padding = if rng.random_bool(0.1) { PADDING } else { 0 };
             facts.push(fact(
                 "mirror",
                 &id,
@@ -384,7 +408,7 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
         }
     }
     for n in 0..rng.random_range(0..=3) {
-        let padding = if rng.random_bool(0.2) { 20_000 } else { 0 };
+        let padding = if rng.random_bool(0.2) { PADDING } else { 0 };
         let id = format!("evt_f{n}");
         facts.push(fact("forward", &id, "order.paid", "or_1", n, padding, Nature::Good));
     }
