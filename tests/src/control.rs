@@ -102,6 +102,15 @@ impl Control {
         answer.good().map(drop).with_context(|| format!("of {fault:?}"))
     }
 
+    /// How many faults have not struck as often as they were to.
+    ///
+    /// # Errors
+    /// The host does not answer.
+    pub async fn faults_left(&self) -> Result<usize> {
+        let left = self.0.get("/_local/faults").await?.good()?;
+        Ok(left.as_array().map_or(0, Vec::len))
+    }
+
     /// Ends all faults.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ pub mod host;
 mod leftovers;
 pub mod provider;
 pub mod seed;
+pub mod stage;
 pub mod subscriber;
 
 use std::time::{Duration, Instant};

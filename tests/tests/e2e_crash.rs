@@ -1,0 +1,174 @@
+//! If it dies right there: each function is killed after each of its calls of a store or a queue, one call at a time, and
+//! everything still ends as if nothing had been.
+//!
+//! The host does what the call asks, or does not, and keeps the answer back; in that moment the function's processes
+//! are killed. A provider that got no answer sends again.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tests::{
+    control::Fault,
+    eventually,
+    provider::{Event, Provider},
+    stage::{Stage, TENANT},
+    subscriber::Reply,
+};
+
+/// Longer than any function waits for an answer: who is to be killed must still be waiting.
+const KEPT_BACK_MS: u64 = 30_000;
+
+/// The calls at which a function is killed.
+#[derive(Clone, Copy, Debug)]
+struct Calls {
+    service: &'static str,
+    action: &'static str,
+    /// The answer is kept back after the effect; otherwise the effect does not happen.
+    happens: bool,
+    /// Fewer calls than this while one event is on its way, and the test has missed what it is about.
+    least: u32,
+}
+
+/// Kills `function` at its first call, at its second, and so on, with a new event each time, until one event is through
+/// without meeting the fault.
+async fn kill_at_every_call<'a>(
+    stage: &'a Stage,
+    (binary, function): (&'static str, &str),
+    calls: Calls,
+    sent: &mut Vec<(&'a Provider, Event)>,
+) -> Result<()> {
+    let control = stage.host.control()?;
+    for n in 0_u32.. {
+        let Calls { service, action, happens, least } = calls;
+        let name = format!("{binary}_{service}_{action}_{happens}_{n}");
+        let name = name.replace('*', "any").to_lowercase();
+        let event = Stage::event(&name);
+        let provider = if n.is_multiple_of(2) { &stage.forwarded } else { &stage.mirrored };
+        let fault =
+            Fault::new(service, action, "delay").of(binary).by(KEPT_BACK_MS).skip(n).times(1);
+        control.fault(&if happens { fault.after() } else { fault }).await?;
+
+        sent.push((provider, event.clone()));
+        let sending = provider.send_until_accepted(&stage.host, &event);
+        let striking = async {
+            let is_struck = eventually("the call is made, or the event is through", async || {
+                if control.faults_left().await? == 0 {
+                    return Ok(true);
+                }
+                let api = stage.host.api()?;
+                let story = api.story(provider.source(), &event.id).await?;
+                ensure!(story.status() == "processed", "{}", story.0);
+                story.only_outgoing()?.ensure_all("succeeded")?;
+                Ok(false)
+            });
+            if is_struck.await? {
+                control.kill(function).await?;
+                return Ok(true);
+            }
+            control.heal().await?;
+            Ok(false)
+        };
+        let (_, is_struck) = tokio::try_join!(sending, striking).with_context(|| name.clone())?;
+        let api = stage.host.api()?;
+        let story = api.until_delivered(provider.source(), &event.id).await;
+        story.with_context(|| name.clone())?.only_outgoing().with_context(|| name)?;
+        if !is_struck {
+            ensure!(n >= least, "{function} makes {n} such calls, not {least}: {calls:?}");
+            return stage.ensure_whole(sent).await;
+        }
+    }
+    bail!("{function} never stops calling")
+}
+
+const fn done(service: &'static str, action: &'static str, least: u32) -> Calls {
+    Calls { service, action, happens: true, least }
+}
+
+/// I6 put, answer unknown; I8 send, response lost. L19
+#[tokio::test]
+async fn ingress_may_die_after_any_of_its_calls() -> Result<()> {
+    let stage = Stage::set().await?;
+    let ingress = ("ingress", "IngressFunction");
+    let mut sent = Vec::new();
+    kill_at_every_call(&stage, ingress, done("dynamodb", "*", 2), &mut sent).await?;
+    kill_at_every_call(&stage, ingress, done("sqs", "SendMessage", 1), &mut sent).await
+}
+
+/// The worker's read; the commit, with its answer unknown and not. OUT-crash-after-commit, L18, L20
+#[tokio::test]
+async fn the_worker_may_die_after_any_of_its_calls() -> Result<()> {
+    let stage = Stage::set().await?;
+    let worker = ("worker", "WorkerFunction");
+    let mut sent = Vec::new();
+    kill_at_every_call(&stage, worker, done("dynamodb", "*", 2), &mut sent).await?;
+    let undone = Calls { happens: false, ..done("dynamodb", "TransactWriteItems", 1) };
+    kill_at_every_call(&stage, worker, undone, &mut sent).await
+}
+
+/// Part of the fan-out; the delivery before its pointer; the pointer before the wake. OUT-fanout-partial
+#[tokio::test]
+async fn the_relay_may_die_after_any_of_its_calls() -> Result<()> {
+    let stage = Stage::set().await?;
+    // A second endpoint, so that there is a part of the fan-out.
+    stage.host.api()?.endpoint(TENANT, &stage.subscriber.url()).await?;
+    let relay = ("relay", "RelayFunction");
+    kill_at_every_call(&stage, relay, done("dynamodb", "*", 4), &mut Vec::new()).await
+}
+
+/// The lane's lease before a POST; the outcome before the next pointer; the next pointer before the old one is deleted.
+#[tokio::test]
+async fn the_deliverer_may_die_after_any_of_its_calls() -> Result<()> {
+    let stage = Stage::set().await?;
+    let deliverer = ("deliverer", "DelivererFunction");
+    kill_at_every_call(&stage, deliverer, done("dynamodb", "*", 6), &mut Vec::new()).await
+}
+
+/// DLV-crash-after-post: the POST is made, and its outcome is not written.
+#[tokio::test]
+async fn the_deliverer_may_die_before_it_writes_an_outcome() -> Result<()> {
+    let stage = Stage::set().await?;
+    let undone = Calls { happens: false, ..done("dynamodb", "UpdateItem", 2) };
+    let deliverer = ("deliverer", "DelivererFunction");
+    kill_at_every_call(&stage, deliverer, undone, &mut Vec::new()).await
+}
+
+/// DLV-crash-after-post: killed while the subscriber has the request and has not answered.
+#[tokio::test]
+async fn a_webhook_whose_deliverer_died_comes_again_with_the_same_id_and_bytes() -> Result<()> {
+    let stage = Stage::set().await?;
+    let event = Stage::event("post");
+    stage.subscriber.then([Reply::status(204).after(Duration::from_secs(30))]);
+    stage.forwarded.send_until_accepted(&stage.host, &event).await?;
+    stage.subscriber.until(1).await?;
+    stage.host.control()?.kill("DelivererFunction").await?;
+    let seen = stage.subscriber.until(2).await?;
+    let ids: BTreeSet<_> = seen.iter().map(|seen| seen.id()).collect();
+    ensure!(ids.len() == 1 && seen.iter().all(|seen| seen.body == event.body), "{seen:?}");
+    stage.ensure_whole(&[(&stage.forwarded, event)]).await
+}
+
+/// The sweeper's lease, its claim, its message: whoever it is that dies, a later sweep goes on.
+#[tokio::test]
+async fn the_sweeper_may_die_after_any_of_its_writes() -> Result<()> {
+    let stage = Stage::set().await?;
+    // Only the sweeper brings events to the worker.
+    let control = stage.host.control()?;
+    control.fault(&Fault::new("sqs", "*", "internal").of("ingress")).await?;
+    let mut sent = Vec::new();
+    for n in 0..4 {
+        let event = Stage::event(&format!("swept_{n}"));
+        let fault = Fault::new("dynamodb", "UpdateItem", "delay").of("sweeper").by(KEPT_BACK_MS);
+        control.fault(&fault.after().skip(n).times(1)).await?;
+        stage.forwarded.send_until_accepted(&stage.host, &event).await?;
+        eventually("the sweeper writes", async || {
+            let left = control.faults_left().await?;
+            ensure!(left == 1, "{left} faults are left");
+            Ok(())
+        })
+        .await?;
+        control.kill("SweeperFunction").await?;
+        stage.host.api()?.until_delivered(stage.forwarded.source(), &event.id).await?;
+        sent.push((&stage.forwarded, event));
+    }
+    stage.ensure_whole(&sent).await
+}
