@@ -135,7 +135,9 @@ impl Api {
     /// # Errors
     /// No answer.
     pub async fn redeliver(&self, tenant: &str, event: &str, endpoint: &str) -> Result<Answer> {
-        let path = format!("/v1/tenants/{tenant}/events/{event}/endpoints/{endpoint}/redeliver?include_delivered=true");
+        let path = format!(
+            "/v1/tenants/{tenant}/events/{event}/endpoints/{endpoint}/redeliver?include_delivered=true"
+        );
         self.0.post(&path, &json!({})).await
     }
 

@@ -1,6 +1,6 @@
 //! The AWS services of a host, asked as an operator with a console would.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
@@ -39,6 +39,7 @@ impl Aws {
         headers.insert("x-amz-target", HeaderValue::try_from(target)?);
         headers.insert("content-type", HeaderValue::from_static("application/x-amz-json-1.0"));
         headers.insert("authorization", HeaderValue::from_static(CREDENTIAL));
+        headers.insert("x-amz-date", HeaderValue::from_static("20261130T000000Z"));
         let answer = self.0.call(Method::POST, "/", headers, body.to_string().into()).await?;
         answer.good().with_context(|| format!("{target} of {body}"))
     }
@@ -119,19 +120,25 @@ impl Aws {
         self.sqs("PurgeQueue", &json!({ "QueueUrl": url })).await.map(drop)
     }
 
-    /// Moves the messages of a dead-letter queue back to where they came from, as the console does.
+    /// Moves the messages of a dead-letter queue back to where they came from, as the console does: each is sent anew
+    /// and removed. (The local host has no move tasks, which do the same.)
     ///
     /// # Errors
     /// There is no such queue.
-    pub async fn redrive(&self, logical_id: &str) -> Result<()> {
-        let url = self.queue(logical_id).await?;
-        let body = json!({ "QueueUrl": url, "AttributeNames": ["QueueArn"] });
-        let answer = self.sqs("GetQueueAttributes", &body).await?;
-        let Some(arn) = answer.pointer("/Attributes/QueueArn").and_then(Value::as_str) else {
-            bail!("{logical_id} has no ARN: {answer}");
-        };
-        let moved = self.sqs("StartMessageMoveTask", &json!({ "SourceArn": arn })).await?;
-        ensure!(moved.get("TaskHandle").is_some(), "no move was started: {moved}");
+    pub async fn redrive(&self, dead_letters: &str, queue: &str) -> Result<()> {
+        let (from, to) = (self.queue(dead_letters).await?, self.queue(queue).await?);
+        let some =
+            json!({ "QueueUrl": from, "MaxNumberOfMessages": 10, "AttributeNames": ["All"] });
+        let found = self.sqs("ReceiveMessage", &some).await?;
+        for message in found.get("Messages").and_then(Value::as_array).into_iter().flatten() {
+            let text = |name: &str| message.get(name).and_then(Value::as_str).context("a text");
+            let group = message.pointer("/Attributes/MessageGroupId").cloned().unwrap_or_default();
+            let again =
+                json!({ "QueueUrl": to, "MessageBody": text("Body")?, "MessageGroupId": group });
+            self.sqs("SendMessage", &again).await?;
+            let done = json!({ "QueueUrl": from, "ReceiptHandle": text("ReceiptHandle")? });
+            self.sqs("DeleteMessage", &done).await?;
+        }
         Ok(())
     }
 }

@@ -51,6 +51,16 @@ impl Answer {
         if self.body.is_empty() { Ok(Value::Null) } else { self.json() }
     }
 
+    /// A text in the JSON of a 2xx, by its JSON pointer.
+    ///
+    /// # Errors
+    /// It is no 2xx, or has no such text.
+    pub fn text(&self, pointer: &str) -> Result<String> {
+        let value = self.good()?;
+        let text = value.pointer(pointer).and_then(Value::as_str);
+        text.map(str::to_owned).with_context(|| format!("{value} has no {pointer}"))
+    }
+
     /// A header as text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())

@@ -1,5 +1,7 @@
 //! The host's own API: faults, kills, what was called, what is still to be done.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
@@ -109,13 +111,25 @@ impl Control {
         call.await?.good().map(drop)
     }
 
-    /// `kill -9` of all processes of a function.
+    /// `kill -9` of all processes of a function, and waits until they are gone: one that is about to be gone could be
+    /// given one more event, and take it along.
     ///
     /// # Errors
     /// There is no such function.
     pub async fn kill(&self, function: &str) -> Result<()> {
-        let answer = self.0.post(&format!("/_local/kill/{function}"), &json!({})).await?;
-        answer.good().map(drop)
+        let pids = async || {
+            let all = self.processes().await?.into_iter();
+            let own = all.filter(|process| process.function == function);
+            Ok::<BTreeSet<_>, anyhow::Error>(own.filter_map(|process| process.pid).collect())
+        };
+        let killed = pids().await?;
+        self.0.post(&format!("/_local/kill/{function}"), &json!({})).await?.good()?;
+        eventually(&format!("the processes of {function} are gone"), async || {
+            let left = pids().await?;
+            ensure!(left.is_disjoint(&killed), "{left:?} are left");
+            Ok(())
+        })
+        .await
     }
 
     /// Runs a function's schedule now, and waits for its end.

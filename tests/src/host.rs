@@ -248,11 +248,10 @@ impl Drop for Host {
         }
         leftovers::end(&self.state());
         // A test that panics leaves what tells why, and so does one that is asked to.
-        if std::thread::panicking() || crate::setting("POSTERN_KEEP").is_some() {
-            if let Some(mut folder) = self.folder.take() {
-                folder.disable_cleanup(true);
-                eprintln!("the host's state and logs are kept in {}", folder.path().display());
-            }
+        let is_wanted = std::thread::panicking() || crate::setting("POSTERN_KEEP").is_some();
+        if let Some(mut folder) = self.folder.take().filter(|_| is_wanted) {
+            folder.disable_cleanup(true);
+            eprintln!("the host's state and logs are kept in {}", folder.path().display());
         }
     }
 }

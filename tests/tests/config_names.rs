@@ -9,7 +9,8 @@ use tests::root;
 /// The names of the template's environment, by the function's binary.
 fn given() -> BTreeMap<String, BTreeSet<String>> {
     let samconfig = root().join("samconfig.toml");
-    let wiring = template::read(&root().join("template.yaml"), Some((&samconfig, "test"))).unwrap();
+    let wiring = template::read(&root().join("template.yaml"), Some((&samconfig, "test")))
+        .expect("the local host reads the template");
     wiring
         .functions
         .into_iter()
@@ -26,12 +27,12 @@ fn read(names: BTreeSet<String>) -> BTreeSet<String> {
 #[test]
 fn every_function_reads_what_the_template_gives_it() {
     let expected = BTreeMap::from([
-        ("ingress".to_owned(), read(names_read(ingress::config::Config::read))),
+        ("ingress".to_owned(), read(names_read(ingress::Config::read))),
         ("worker".to_owned(), read(names_read(worker::config::Config::read))),
-        ("relay".to_owned(), read(names_read(relay::config::Config::read))),
-        ("deliverer".to_owned(), read(names_read(deliverer::config::Config::read))),
+        ("relay".to_owned(), read(names_read(relay::Config::read))),
+        ("deliverer".to_owned(), read(names_read(deliverer::Config::read))),
         ("sweeper".to_owned(), read(names_read(sweeper::config::Config::read))),
-        ("api".to_owned(), read(names_read(api::config::Config::read))),
+        ("api".to_owned(), read(names_read(api::Config::read))),
     ]);
     let given = given();
     for (binary, read) in &expected {

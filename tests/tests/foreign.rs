@@ -132,7 +132,8 @@ fn signed(
     payload: &str,
 ) -> Result<HeaderValue> {
     let answer = language.ask(script, &question(provider, payload, None))?;
-    let header = answer["header"].as_str().with_context(|| format!("no header in {answer}"))?;
+    let header = answer.get("header").and_then(Value::as_str);
+    let header = header.with_context(|| format!("no header in {answer}"))?;
     Ok(HeaderValue::try_from(header)?)
 }
 
@@ -164,9 +165,9 @@ async fn stripe_is_believed(language: Language, script: &str, source: &str) -> R
     let ours = stripe.sign(&event, now())?;
     let ours = ours.get("stripe-signature").context("signed")?.to_str()?.to_owned();
     let judged = language.ask(script, &question(&stripe, &payload, Some(&ours)))?;
-    assert_eq!(judged["verdict"]["id"], "evt_1", "{judged}");
+    assert_eq!(judged.pointer("/verdict/id"), Some(&json!("evt_1")), "{judged}");
     let judged = language.ask(script, &question(&stripe, "{}", Some(&ours)))?;
-    assert!(judged["verdict"]["refused"].is_string(), "{judged}");
+    assert!(judged.pointer("/verdict/refused").is_some(), "{judged}");
     Ok(())
 }
 
@@ -210,7 +211,7 @@ async fn githubs_library_is_believed() -> Result<()> {
     let ours = github.sign(&Event::new("d-1", "ping", payload), now())?;
     let ours = ours.get("x-hub-signature-256").context("signed")?.to_str()?.to_owned();
     let judged = Language::Node.ask("github_sign.mjs", &question(&github, payload, Some(&ours)))?;
-    assert_eq!(judged["verdict"], true, "{judged}");
+    assert_eq!(judged.get("verdict"), Some(&json!(true)), "{judged}");
     Ok(())
 }
 
@@ -225,8 +226,8 @@ async fn our_webhooks_are_believed(language: Language, script: &str, tenant: &st
     for payload in [r#"{"n":1.0, "name":"Zo\u00eb ☃"}"#, "[]"] {
         let event =
             format!(r#"{{"tenant":"{tenant}","type":"t","aggregate_id":"a","payload":{payload}}}"#);
-        let id = api.publish(&event, None).await?.good()?["id"].clone();
-        api.until_outgoing(tenant, id.as_str().context("an id")?, "succeeded").await?;
+        let id = api.publish(&event, None).await?.text("/id")?;
+        api.until_outgoing(tenant, &id, "succeeded").await?;
     }
     let requests = subscriber.seen().into_iter().map(|seen| {
         let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
@@ -241,9 +242,9 @@ async fn our_webhooks_are_believed(language: Language, script: &str, tenant: &st
     assert_eq!(ask(&requests)?, json!(["good", "good"]));
     let tampered: Vec<_> = requests
         .into_iter()
-        .map(|mut request| {
-            request["body"] = BASE64_STANDARD.encode(b"{}").into();
-            request
+        .filter_map(|request| {
+            let headers = request.get("headers")?.clone();
+            Some(json!({ "headers": headers, "body": BASE64_STANDARD.encode(b"{}") }))
         })
         .collect();
     assert!(!ask(&tampered)?.to_string().contains("good"));

@@ -249,7 +249,8 @@ fn reason(problem: &Value) -> String {
         return fields.join("\n        ");
     }
     let told = text(problem, "detail").or_else(|| text(problem, "title"));
-    told.or_else(|| text(problem, "message")).unwrap_or_else(|| "the answer gives no reason".to_owned())
+    told.or_else(|| text(problem, "message"))
+        .unwrap_or_else(|| "the answer gives no reason".to_owned())
 }
 
 /// An error and what lies below it, on one line.
@@ -298,7 +299,8 @@ mod tests {
     #[test]
     fn a_reason_is_the_fields_or_the_detail_or_what_a_gateway_says() {
         let check = |problem: Value, expected: &str| assert_eq!(reason(&problem), expected);
-        let fields = json!([{"field": "url", "problem": "no"}, {"field": "b", "problem": "\u{1b}x"}]);
+        let fields =
+            json!([{"field": "url", "problem": "no"}, {"field": "b", "problem": "\u{1b}x"}]);
         check(json!({"detail": "x", "problems": fields}), "url: no\n        b: \\u{1b}x");
         check(json!({"detail": "d", "title": "t"}), "d");
         check(json!({"title": "t"}), "t");
@@ -316,13 +318,16 @@ mod tests {
     /// Against the algorithm as AWS documents it, done by hand.
     #[test]
     fn a_call_is_signed_for_api_gateway() {
-        let credentials = Credentials::new("AKID", "SECRET", Some("SESSION".to_owned()), None, "test");
+        let credentials =
+            Credentials::new("AKID", "SECRET", Some("SESSION".to_owned()), None, "test");
         let now: Timestamp = "2026-09-21T14:13:20Z".parse().unwrap();
         let body = Bytes::from_static(b"{}");
-        let mut request = Request::post("https://x.execute-api.eu-central-1.amazonaws.com/v1/sources/a%20b/events")
-            .header("content-type", "application/json")
-            .body(Full::new(body.clone()))
-            .unwrap();
+        let mut request = Request::post(
+            "https://x.execute-api.eu-central-1.amazonaws.com/v1/sources/a%20b/events",
+        )
+        .header("content-type", "application/json")
+        .body(Full::new(body.clone()))
+        .unwrap();
         sign_iam(&mut request, &body, &credentials, "eu-central-1", now).unwrap();
         let header = |name: &str| request.headers()[name].to_str().unwrap();
         assert_eq!(header("x-amz-date"), "20260921T141320Z");
@@ -344,7 +349,9 @@ mod tests {
         let signature = hex::encode(mac(&key, &to_sign));
         assert_eq!(
             header("authorization"),
-            format!("AWS4-HMAC-SHA256 Credential=AKID/{scope}, SignedHeaders={names}, Signature={signature}")
+            format!(
+                "AWS4-HMAC-SHA256 Credential=AKID/{scope}, SignedHeaders={names}, Signature={signature}"
+            )
         );
     }
 }

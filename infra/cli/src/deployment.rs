@@ -16,33 +16,59 @@ use crate::{
     complaint::Complaint,
 };
 
+/// The local host of this project.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Local {
+    /// The state folder of the local host; default: .postern beside template.yaml
+    #[arg(long, global = true, value_name = "FOLDER")]
+    pub state: Option<PathBuf>,
+}
+
 /// Which deployment.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Which deployment")]
 pub struct Deployment {
-    /// The URL of the deployment's api, which is the stack's output `AdminUrl`; without it, the local host of this project is meant
+    /// The URL of its api, which is the stack's output `AdminUrl`; default: the local host of this project
     #[arg(long, global = true, env = "POSTERN_API", value_name = "URL", hide_env_values = true)]
     pub api: Option<String>,
 
-    /// The token of a local host that runs elsewhere (in its state folder, file `token`)
-    #[arg(long, global = true, env = "POSTERN_TOKEN", value_name = "TOKEN", hide_env_values = true, value_parser = secret)]
+    /// The token of a local host that runs elsewhere: the content of `token` in its state folder
+    #[arg(
+        long,
+        global = true,
+        env = "POSTERN_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true,
+        value_parser = secret
+    )]
     pub token: Option<Secret>,
 
-    /// The AWS region of an api under a domain of your own; else its URL says it
+    /// The AWS region, for an api under a domain of your own; else the URL says it
     #[arg(long, global = true, env = "AWS_REGION", value_name = "REGION", hide_env_values = true)]
     pub region: Option<String>,
 
-    /// The state folder of the local host; without it, `.postern` beside template.yaml
-    #[arg(long, global = true, value_name = "FOLDER")]
-    pub state: Option<PathBuf>,
+    #[command(flatten)]
+    local: Local,
 
     #[arg(long, hide = true, env = "AWS_ACCESS_KEY_ID", hide_env_values = true)]
     access_key: Option<String>,
 
-    #[arg(long, hide = true, env = "AWS_SECRET_ACCESS_KEY", hide_env_values = true, value_parser = secret)]
+    #[arg(
+        long,
+        hide = true,
+        env = "AWS_SECRET_ACCESS_KEY",
+        hide_env_values = true,
+        value_parser = secret
+    )]
     secret_key: Option<Secret>,
 
-    #[arg(long, hide = true, env = "AWS_SESSION_TOKEN", hide_env_values = true, value_parser = secret)]
+    #[arg(
+        long,
+        hide = true,
+        env = "AWS_SESSION_TOKEN",
+        hide_env_values = true,
+        value_parser = secret
+    )]
     session_token: Option<Secret>,
 }
 
@@ -113,7 +139,7 @@ pub fn project_root() -> Result<PathBuf, Complaint> {
 impl Deployment {
     /// The deployment that is meant.
     pub fn target(&self, now: Timestamp) -> Result<Target, Complaint> {
-        let Some(text) = &self.api else { return self.local() };
+        let Some(text) = &self.api else { return self.local.target() };
         let base = text.trim_end_matches('/').trim_end_matches("/v1").to_owned();
         let host = check(text, &base)?;
         if let Some(token) = &self.token {
@@ -135,8 +161,10 @@ impl Deployment {
         let client = Client::new(base, Proof::Iam { credentials, region, now })?;
         Ok(Target { client, name })
     }
+}
 
-    fn local(&self) -> Result<Target, Complaint> {
+impl Local {
+    fn target(&self) -> Result<Target, Complaint> {
         let ready = self.ready()?;
         let base = ready.api("AdminApi")?;
         let client = Client::new(base, Proof::Token(ready.token.clone()))?;
@@ -147,7 +175,11 @@ impl Deployment {
     pub fn state_folder(&self) -> Result<PathBuf, Complaint> {
         match &self.state {
             Some(folder) => std::path::absolute(folder).map_err(|error| {
-                Complaint::new("there is no current folder", error.to_string(), "change into the project")
+                Complaint::new(
+                    "there is no current folder",
+                    error.to_string(),
+                    "change into the project",
+                )
             }),
             None => Ok(project_root()?.join(".postern")),
         }
@@ -170,9 +202,8 @@ impl Deployment {
             }
             _ => missing(format!("{}: {error}", file.display())),
         })?;
-        serde_json::from_str(&text).map_err(|_| {
-            missing(format!("{} is not what a local host writes", file.display()))
-        })
+        serde_json::from_str(&text)
+            .map_err(|_| missing(format!("{} is not what a local host writes", file.display())))
     }
 }
 
@@ -269,7 +300,10 @@ mod tests {
     #[test]
     fn a_region_that_contradicts_the_url_is_refused() {
         let refused = name(&on_aws(AWS, Some("us-east-1"))).unwrap_err();
-        assert!(refused.contains("the URL is in eu-central-1, and AWS_REGION or --region says us-east-1"));
+        assert!(
+            refused
+                .contains("the URL is in eu-central-1, and AWS_REGION or --region says us-east-1")
+        );
         let own = "https://postern.example.com";
         assert!(name(&on_aws(own, Some("us-east-1"))).unwrap().contains("region us-east-1"));
         assert!(name(&on_aws(own, None)).unwrap_err().contains("give --region"));
@@ -310,20 +344,22 @@ mod tests {
             apis: std::collections::BTreeMap::new(),
             token: "CANARY".to_owned(),
         };
-        let printed = format!("{deployment:?} {ready:?} {:?}", deployment.target(Timestamp::UNIX_EPOCH));
+        let printed =
+            format!("{deployment:?} {ready:?} {:?}", deployment.target(Timestamp::UNIX_EPOCH));
         assert!(!printed.contains("CANARY"), "{printed}");
     }
 
     #[test]
     fn a_local_host_is_found_by_what_it_left_in_its_state_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let local =
-            Deployment { state: Some(folder.path().to_owned()), ..Deployment::default() };
+        let state = Some(folder.path().to_owned());
+        let local = Deployment { local: Local { state }, ..Deployment::default() };
         assert!(name(&local).unwrap_err().contains("no local host runs on"));
         fs::write(ready_file(folder.path()), "{\"token\": \"CANARY\"").unwrap();
         let broken = name(&local).unwrap_err();
         assert!(broken.contains("is not what a local host writes") && !broken.contains("CANARY"));
-        let ready = r#"{"control":"c","apis":{"AdminApi":"http://127.0.0.1:8702"},"token":"t","more":1}"#;
+        let ready =
+            r#"{"control":"c","apis":{"AdminApi":"http://127.0.0.1:8702"},"token":"t","more":1}"#;
         fs::write(ready_file(folder.path()), ready).unwrap();
         assert_eq!(name(&local), Ok("the local host at http://127.0.0.1:8702".to_owned()));
         fs::write(ready_file(folder.path()), r#"{"control":"c","apis":{},"token":"t"}"#).unwrap();

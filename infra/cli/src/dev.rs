@@ -21,15 +21,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     complaint::Complaint,
-    deployment::{Deployment, Ready, project_root},
+    deployment::{Local, Ready, project_root},
     print::closed,
 };
 
 /// Run everything on this machine, and show one event's way through it
 ///
-/// Builds what is not up to date, starts the local host with the functions of template.yaml, plays a provider that sends
-/// one signed event, and a subscriber that gets it. Everything is kept in the state folder for the next start.
+/// Builds what is not up to date, starts the local host with the functions of template.yaml, plays a provider that
+/// sends one signed event, and a subscriber that gets it. Everything is kept in the state folder for the next start.
 #[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct Args {
     /// Stop after the story; the exit code is 1 if any stage failed or is missing
     #[arg(long)]
@@ -46,6 +47,9 @@ pub struct Args {
     /// Do not build; run the programs as they are
     #[arg(long)]
     no_build: bool,
+
+    #[command(flatten)]
+    local: Local,
 }
 
 /// How long one event may take from end to end before the story is told as it is.
@@ -55,14 +59,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const INTERRUPTED: u8 = 130;
 
 /// Runs it.
-pub async fn run(
-    args: &Args,
-    deployment: &Deployment,
-    out: &mut dyn Write,
-) -> Result<ExitCode, Complaint> {
+pub async fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, Complaint> {
     let started = Instant::now();
     let root = project_root()?;
-    let state = deployment.state_folder()?;
+    let state = args.local.state_folder()?;
     let binaries = build::binaries(&root, args.no_build)?;
     let mut stopped = std::pin::pin!(stopped()?);
 
@@ -86,7 +86,8 @@ pub async fn run(
             if args.once {
                 return Ok(if story.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
-            let words = story::things_to_try(&ready, deployment.state.as_deref())?;
+            let folder = args.local.state.as_deref();
+            let words = story::things_to_try(&ready, folder, story.event())?;
             write!(out, "{words}").map_err(|error| closed(&error))?;
             Err(stay(&mut host, &mut subscriber, out).await)
         } => Some(ended),
@@ -102,7 +103,11 @@ pub async fn run(
 fn stopped() -> Result<impl Future<Output = ()>, Complaint> {
     let listen = |kind| {
         signal(kind).map_err(|error| {
-            Complaint::new("signals cannot be listened for", error.to_string(), "close other programs")
+            Complaint::new(
+                "signals cannot be listened for",
+                error.to_string(),
+                "close other programs",
+            )
         })
     };
     let mut interrupt = listen(SignalKind::interrupt())?;
@@ -163,6 +168,7 @@ async fn tell(
     let opening = story::opening(started.elapsed(), earlier, state);
     write!(out, "{opening}").and_then(|()| out.flush()).map_err(|error| closed(&error))?;
     let sent = demo::send_event(ready, demo).await?;
+    writeln!(out, "Stripe event {} on its way:\n", sent.event).map_err(|error| closed(&error))?;
     let way = story::Way { ready, state, endpoint: demo.endpoint_id(), patience: PATIENCE };
     let story = way.follow(&sent, subscriber, out).await?;
     write!(out, "{}", story.closing()).map_err(|error| closed(&error))?;

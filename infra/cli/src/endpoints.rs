@@ -10,7 +10,7 @@ use crate::{
     print::{self, table},
 };
 
-/// Where tenants want their events: list, show, add
+/// What can be asked.
 #[derive(clap::Subcommand, Debug)]
 pub enum Endpoints {
     /// List a tenant's endpoints, without what may be a token in their URLs

@@ -15,7 +15,7 @@ use crate::{
     print::{self, table},
 };
 
-/// Events received and events sent: story, replay, publish, redeliver
+/// What can be asked.
 #[derive(clap::Subcommand, Debug)]
 pub enum Events {
     /// Show the whole story of a received event
@@ -139,7 +139,9 @@ pub async fn run(
 /// When what was asked for begins.
 fn starts(done: &Value) -> &'static str {
     match done.get("enqueued") {
-        Some(Value::Bool(false)) => "; its message could not be sent, so the sweeper starts it within minutes",
+        Some(Value::Bool(false)) => {
+            "; its message could not be sent, so the sweeper starts it within minutes"
+        }
         _ => "",
     }
 }
@@ -206,5 +208,12 @@ fn row(event: &Value) -> Vec<String> {
     let why = event.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
     let text = |name| print::text(event, name);
     let why = crate::complaint::printable(why);
-    vec![text("source"), text("event_id"), text("event_type"), text("parked_at"), text("attempts"), why]
+    vec![
+        text("source"),
+        text("event_id"),
+        text("event_type"),
+        text("parked_at"),
+        text("attempts"),
+        why,
+    ]
 }

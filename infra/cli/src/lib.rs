@@ -25,25 +25,18 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use jiff::Timestamp;
 
-use crate::{complaint::Complaint, deployment::Deployment};
+use crate::{client::Client, complaint::Complaint, deployment::Deployment};
 
 /// Receives and sends webhooks you can rely on: the tool of its operators and developers
 ///
-/// Commands that ask a deployment mean the local host of this project, or the one on AWS that --api or POSTERN_API names;
-/// calls to AWS are signed with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Commands that change
-/// something say on the error stream which deployment they act on.
+/// Commands that ask a deployment mean the local host of this project, or the one on AWS that `--api` or
+/// `POSTERN_API` names. Calls to AWS are signed with `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
+/// `AWS_SESSION_TOKEN`. Commands that change something say on the error stream which deployment they act on.
 ///
 /// Exit codes: 0 done; 1 the answer is no; 2 the question could not be answered.
 #[derive(Debug, Parser)]
-#[command(name = "postern", version, arg_required_else_help = true)]
+#[command(name = "postern", version, arg_required_else_help = true, verbatim_doc_comment)]
 pub struct Cli {
-    #[command(flatten)]
-    deployment: Deployment,
-
-    /// Answer in JSON
-    #[arg(long, global = true)]
-    json: bool,
-
     #[command(subcommand)]
     command: Command,
 }
@@ -53,12 +46,43 @@ enum Command {
     Dev(dev::Args),
     Verify(verify::Args),
     Send(send::Args),
+    /// Inbound feeds of providers: list, show, add
+    Sources(On<sources::Sources>),
+    /// Where tenants want their events: list, show, add
+    Endpoints(On<endpoints::Endpoints>),
+    /// Events received and events sent: story, replay, publish, redeliver
+    Events(On<events::Events>),
+}
+
+/// A command that asks a deployment.
+#[derive(Debug, clap::Args)]
+struct On<C: Subcommand> {
     #[command(subcommand)]
-    Sources(sources::Sources),
-    #[command(subcommand)]
-    Endpoints(endpoints::Endpoints),
-    #[command(subcommand)]
-    Events(events::Events),
+    command: C,
+
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(flatten)]
+    deployment: Deployment,
+}
+
+impl<C: Subcommand> On<C> {
+    /// A client of the deployment. A command that changes something says first which one that is.
+    fn client(
+        &self,
+        changes: bool,
+        now: Timestamp,
+        err: &mut dyn Write,
+    ) -> Result<Client, Complaint> {
+        let target = self.deployment.target(now)?;
+        if changes {
+            // Who reads no errors has decided so.
+            let _ = writeln!(err, "on {}", target.name);
+        }
+        Ok(target.client)
+    }
 }
 
 /// Runs one subcommand. `out` takes the answer, `err` what went wrong on the way.
@@ -87,29 +111,23 @@ fn over_http(
     let runtime = runtime.map_err(|error| {
         Complaint::new("no connection can be made", error.to_string(), "close other programs")
     })?;
-    let (deployment, json) = (&cli.deployment, cli.json);
-    let mut client = |changes: bool| {
-        let target = deployment.target(now)?;
-        if changes {
-            // Who reads no errors has decided so.
-            let _ = writeln!(err, "on {}", target.name);
-        }
-        Ok(target.client)
-    };
     runtime.block_on(async {
         match &cli.command {
-            Command::Dev(args) => return dev::run(args, deployment, out).await,
-            Command::Send(args) => send::run(args, deployment, json, out).await?,
-            Command::Sources(args) => {
-                sources::run(args, &client(args.changes())?, json, out).await?;
-            }
-            Command::Endpoints(args) => {
-                endpoints::run(args, &client(args.changes())?, json, out).await?;
-            }
-            Command::Events(args) => {
-                events::run(args, &client(args.changes())?, json, out).await?;
-            }
+            Command::Dev(args) => return dev::run(args, out).await,
             Command::Verify(_) => {}
+            Command::Send(args) => send::run(args, out, err).await?,
+            Command::Sources(on) => {
+                let client = on.client(on.command.changes(), now, err)?;
+                sources::run(&on.command, &client, on.json, out).await?;
+            }
+            Command::Endpoints(on) => {
+                let client = on.client(on.command.changes(), now, err)?;
+                endpoints::run(&on.command, &client, on.json, out).await?;
+            }
+            Command::Events(on) => {
+                let client = on.client(on.command.changes(), now, err)?;
+                events::run(&on.command, &client, on.json, out).await?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -38,15 +38,14 @@ pub fn table(out: &mut dyn Write, head: &[&str], rows: Vec<Vec<String>>) -> io::
     for row in rows {
         table.add_row(row.iter().map(|cell| printable(cell)));
     }
-    writeln!(out, "{table}")
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    writeln!(out, "{}", table.trim_fmt())
 }
 
 /// The rows of a list that stands in an answer under a name.
-pub fn list(
-    answer: &Value,
-    name: &str,
-    row: impl Fn(&Value) -> Vec<String>,
-) -> Vec<Vec<String>> {
+pub fn list(answer: &Value, name: &str, row: impl Fn(&Value) -> Vec<String>) -> Vec<Vec<String>> {
     let items = answer.get(name).and_then(Value::as_array).map(Vec::as_slice);
     items.unwrap_or_default().iter().map(row).collect()
 }

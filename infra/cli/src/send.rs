@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     client::{Client, Proof},
     complaint::Complaint,
-    deployment::{Deployment, Ready},
+    deployment::{Local, Ready},
     dev, print,
 };
 
@@ -21,6 +21,13 @@ pub struct Args {
     /// First kill this function's processes, as a crash would
     #[arg(long, value_name = "FUNCTION")]
     kill: Option<Function>,
+
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    local: Local,
 }
 
 /// A function of the template.
@@ -35,20 +42,17 @@ enum Function {
 }
 
 /// Sends it.
-pub async fn run(
-    args: &Args,
-    deployment: &Deployment,
-    json: bool,
-    out: &mut dyn Write,
-) -> Result<(), Complaint> {
-    let ready = deployment.ready()?;
+pub async fn run(args: &Args, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), Complaint> {
+    let ready = args.local.ready()?;
+    // Who reads no errors has decided so.
+    let _ = writeln!(err, "on the local host at {}", ready.api("IngressApi")?);
     if let Some(function) = args.kill {
         kill(&ready, function).await?;
     }
-    let state = deployment.state_folder()?;
+    let state = args.local.state_folder()?;
     let (event, status) = dev::send_demo_event(&ready, &state, &args.source).await?;
     let source = &args.source;
-    print::either(json, out, &json!({"event": event, "status": status}), |out| {
+    print::either(args.json, out, &json!({"event": event, "status": status}), |out| {
         writeln!(out, "{event} was answered {status}.")?;
         writeln!(out, "Follow it with: postern events story {source} {event}")
     })

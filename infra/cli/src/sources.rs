@@ -10,7 +10,7 @@ use crate::{
     print::{self, table},
 };
 
-/// Inbound feeds of providers: list, show, add
+/// What can be asked.
 #[derive(clap::Subcommand, Debug)]
 pub enum Sources {
     /// List all sources
@@ -64,7 +64,11 @@ pub async fn run(
         Sources::List => {
             let sources = client.get("/v1/sources").await?;
             print::either(json, out, &sources, |out| {
-                table(out, &["name", "scheme", "handler", "url"], print::list(&sources, "sources", row))
+                table(
+                    out,
+                    &["name", "scheme", "handler", "url"],
+                    print::list(&sources, "sources", row),
+                )
             })
         }
         Sources::Show { name } => {

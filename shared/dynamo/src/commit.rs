@@ -97,9 +97,10 @@ fn write(
     }
 }
 
-/// Names this very transaction, so that a try whose answer was lost and its repetition count as one. The store refuses a
-/// token that comes back with other content, so everything that can differ between two commits of one cycle is in it:
-/// the time, what has been dropped, and what is still to be written.
+/// Names this very transaction, so that a try whose answer was lost and its repetition count as one. (The store forgets
+/// the name of a transaction that it cancelled.) It refuses a name that comes back with other content, so everything
+/// that can differ between two commits of one cycle is in it: the time, what has been dropped, and what is still to be
+/// written.
 fn token(commit: &Commit, actions: &[Action<'_>]) -> String {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {

@@ -20,8 +20,15 @@ const THROTTLED: &[&str] = &[
 ];
 
 /// The store's own fault, or the network's, whatever the HTTP status says.
-const UNAVAILABLE: &[&str] =
-    &["InternalServerError", "InternalFailure", "RequestTimeout", "ServiceUnavailable"];
+const UNAVAILABLE: &[&str] = &[
+    // A transaction with this token was carried out and its answer lost, and the store (DynamoDB Local, for one) does
+    // not see that this is the same one: what is true is known by reading again.
+    "IdempotentParameterMismatchException",
+    "InternalFailure",
+    "InternalServerError",
+    "RequestTimeout",
+    "ServiceUnavailable",
+];
 
 /// Stands for a code where there is none: what answered is not the store, or only half of its answer came. The write
 /// may have happened.
@@ -193,7 +200,7 @@ mod tests {
             ("ValidationException", 400, Kind::Refused),
             ("ExpiredTokenException", 400, Kind::Refused),
             ("ItemCollectionSizeLimitExceededException", 400, Kind::Refused),
-            ("IdempotentParameterMismatchException", 400, Kind::Refused),
+            ("IdempotentParameterMismatchException", 400, Kind::Unavailable),
             ("SomethingNew", 400, Kind::Refused),
         ];
         for (code, status, expected) in table {

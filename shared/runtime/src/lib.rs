@@ -4,7 +4,7 @@
 //! This is the edge: here the environment is read and the outside is spoken to. No rule of the product lives here, and
 //! nothing here retries for longer than its caller has time.
 //!
-//! Reading order: [`env`], [`telemetry`], [`aws`]; then the adapters, one feature each: `queue`, `secrets`, `keys`,
+//! Reading order: [`mod@env`], [`telemetry`], [`aws`]; then the adapters, one feature each: `queue`, `secrets`, `keys`,
 //! `bodies`; and how answers are shaped: `batch`, [`problem`].
 
 pub mod aws;

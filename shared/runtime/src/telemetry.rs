@@ -241,7 +241,7 @@ mod tests {
         let lines = written(Level::TRACE, || {
             tracing::trace!(target: "aws_smithy_runtime::client::orchestrator", request = "canary", "sending");
             tracing::debug!(target: "hyper_util::client::legacy", "canary");
-            tracing::info!(target: "aws_sdk_dynamodb", "canary");
+            tracing::info!(target: "aws_smithy_runtime", "canary");
             tracing::info!(target: "lambda_runtime", "canary");
             tracing::warn!(target: "hyper", "kept");
             tracing::trace!(target: "ingress::sources", "kept");

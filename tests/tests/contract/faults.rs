@@ -1,4 +1,4 @@
-//! A store that answers everything with one fault.
+//! A store that answers what it is told to answer.
 
 use aws_sdk_dynamodb::Client;
 use tokio::{
@@ -52,14 +52,22 @@ impl Answer {
 }
 
 /// Starts a store that gives one answer to everything.
-#[expect(clippy::disallowed_methods, reason = "the server ends with its handle")]
 pub(crate) async fn answering(answer: Answer) -> Faulty {
+    answering_in_turn(vec![answer]).await
+}
+
+/// Starts a store that gives these answers one after the other, and then the last one for ever.
+#[expect(clippy::disallowed_methods, reason = "the server ends with its handle")]
+pub(crate) async fn answering_in_turn(answers: Vec<Answer>) -> Faulty {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     let serve = async move {
+        let mut turn = 0;
         while let Ok((stream, _)) = listener.accept().await {
+            let answer = answers.get(turn).or(answers.last()).expect("an answer");
             // A client that goes away in between is no matter.
-            let _ = respond(stream, &answer).await;
+            let _ = respond(stream, answer).await;
+            turn += 1;
         }
     };
     Faulty { client: client(port), server: tokio::spawn(serve).abort_handle() }

@@ -28,7 +28,11 @@ impl Deployment {
             event_type: None,
             received_at: at(-9),
             due_at: at(9),
-            body: StoredBody { sha256: Sha256Hash::of(b""), length: 0, place: Place::Inline(vec![]) },
+            body: StoredBody {
+                sha256: Sha256Hash::of(b""),
+                length: 0,
+                place: Place::Inline(vec![]),
+            },
             headers: std::collections::BTreeMap::new(),
             object: None,
             version: None,
@@ -80,7 +84,8 @@ async fn changes_are_written_down_with_who_made_them() {
     postern.ask("/v1/sources/stripe/events/evt_1/replay").await.good(202);
 
     let text = str::to_owned;
-    let entry = |tenant, actor, action, subject| (text(tenant), text(actor), text(action), text(subject));
+    let entry =
+        |tenant, actor, action, subject| (text(tenant), text(actor), text(action), text(subject));
     let id = made["id"].as_str().unwrap();
     assert_eq!(
         postern.audited(),

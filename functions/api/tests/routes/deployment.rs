@@ -72,7 +72,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {}", self.text))
+        serde_json::from_str(&self.text).unwrap()
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {

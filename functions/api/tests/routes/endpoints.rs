@@ -92,7 +92,8 @@ async fn urls_that_lead_to_our_own_side_are_refused_and_it_is_said_why() {
     check("file:///etc/passwd", "must begin with https://").await;
     check("ftp://example.com/", "must begin with https://").await;
     check("gopher://example.com/", "must begin with https://").await;
-    check("https://169.254.169.254/latest/meta-data", "169.254.169.254 is a link-local address").await;
+    check("https://169.254.169.254/latest/meta-data", "169.254.169.254 is a link-local address")
+        .await;
     check("https://127.0.0.1:8443/", "a loopback address").await;
     check("https://[::ffff:10.0.0.1]/", "a private address").await;
     check("https://2130706433/", "loopback").await;
@@ -110,7 +111,10 @@ async fn the_local_host_may_allow_loopback() {
     let api = std::sync::Arc::get_mut(&mut postern.0).unwrap();
     api.limits.addresses = AddressPolicy { allow_loopback: true, any_port: true };
     postern.post(PATH, &json!({"url": "https://127.0.0.1:8703/webhooks"})).await.good(201);
-    postern.post(PATH, &json!({"url": "http://127.0.0.1:8703/"})).await.problem(422, "invalid-request");
+    postern
+        .post(PATH, &json!({"url": "http://127.0.0.1:8703/"}))
+        .await
+        .problem(422, "invalid-request");
 }
 
 #[tokio::test]

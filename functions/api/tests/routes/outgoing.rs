@@ -172,7 +172,8 @@ async fn everything_that_is_wrong_with_an_event_is_told_at_once() {
     unknown["event_type"] = json!("x");
     let detail = postern.post(PATH, &unknown).await.problem(422, "invalid-request");
     assert!(detail.contains("unknown field `event_type`"), "{detail}");
-    let detail = postern.post(PATH, &json!({"tenant": "acme"})).await.problem(422, "invalid-request");
+    let detail =
+        postern.post(PATH, &json!({"tenant": "acme"})).await.problem(422, "invalid-request");
     assert!(detail.contains("missing field `type`"), "{detail}");
     for key in ["", " "] {
         let answer = postern.publish(&event(), key).await;

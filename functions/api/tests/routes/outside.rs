@@ -86,7 +86,8 @@ async fn a_body_that_cannot_be_read_is_told_how() {
         if let Some(kind) = kind {
             request = request.header("content-type", kind);
         }
-        let detail = postern.send(request.body(Body::from(body)).unwrap()).await.problem(status, slug);
+        let detail =
+            postern.send(request.body(Body::from(body)).unwrap()).await.problem(status, slug);
         assert!(detail.contains(says), "{detail}");
     };
     let json = Some("application/json");

@@ -44,8 +44,7 @@ async fn a_source_that_is_not_there_is_told() {
 async fn of_two_that_add_one_source_at_once_one_has_made_it() {
     let postern = Deployment::new();
     let new = source("stripe");
-    let (a, b) =
-        tokio::join!(postern.post("/v1/sources", &new), postern.post("/v1/sources", &new));
+    let (a, b) = tokio::join!(postern.post("/v1/sources", &new), postern.post("/v1/sources", &new));
     let mut answers = [a, b];
     answers.sort_by_key(|answer| answer.status);
     let [made, taken] = answers;
@@ -91,7 +90,14 @@ async fn everything_that_is_wrong_with_a_source_is_told_at_once() {
     });
     let answer = postern.post("/v1/sources", &wrong).await;
     let detail = answer.problem(422, "invalid-request");
-    let fields = ["name", "handler.tenant", "handler.types[1]", "handler.types[2]", "secrets[0]", "secrets[1]"];
+    let fields = [
+        "name",
+        "handler.tenant",
+        "handler.types[1]",
+        "handler.types[2]",
+        "secrets[0]",
+        "secrets[1]",
+    ];
     assert_eq!(answer.fields(), fields, "{detail}");
     assert!(fields.iter().all(|field| detail.contains(field)), "{detail}");
     assert!(postern.0.registry.tables().sources.is_empty());

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
+    process::{Child, ChildStdin, Command},
 };
 
 use crate::{
@@ -35,6 +35,8 @@ pub(super) struct Start<'a> {
 #[derive(Debug)]
 pub(super) struct Host {
     child: Child,
+    /// Not with the child: waiting for it would close its standard input, and so end it.
+    stdin: Option<ChildStdin>,
     state: PathBuf,
 }
 
@@ -67,14 +69,14 @@ impl Host {
             // Ctrl-C is for this process, which lets the host end in order.
             .process_group(0)
             .kill_on_drop(true);
-        let child = command.spawn().map_err(|error| {
+        let mut child = command.spawn().map_err(|error| {
             Complaint::new(
                 "the local host cannot be started",
                 format!("{}: {error}", program.display()),
                 "build it with `cargo build --bins`",
             )
         })?;
-        Ok(Self { child, state: start.state.to_owned() })
+        Ok(Self { stdin: child.stdin.take(), child, state: start.state.to_owned() })
     }
 
     /// Waits until everything answers; what it says then is kept for other commands.
@@ -102,12 +104,16 @@ impl Host {
             let next = "build everything anew with `cargo build --bins`";
             Complaint::new("the local host's first word cannot be understood", why, next)
         };
-        let parsed: Ready =
-            serde_json::from_str(&ready).map_err(|_| broken("it is not the line that says ready"))?;
+        let parsed: Ready = serde_json::from_str(&ready)
+            .map_err(|_| broken("it is not the line that says ready"))?;
         write_private(&ready_file(&self.state), ready.as_bytes()).map_err(|error| {
             let file = ready_file(&self.state);
             let why = format!("{}: {error}", file.display());
-            Complaint::new("other commands cannot be told of the local host", why, "make the folder writable")
+            Complaint::new(
+                "other commands cannot be told of the local host",
+                why,
+                "make the folder writable",
+            )
         })?;
         Ok(parsed)
     }
@@ -123,7 +129,7 @@ impl Host {
     pub(super) async fn stop(mut self) {
         // Commands that come now should hear that nothing runs, not that a port is closed.
         let _ = fs::remove_file(ready_file(&self.state));
-        drop(self.child.stdin.take());
+        drop(self.stdin.take());
         if tokio::time::timeout(PATIENCE, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }

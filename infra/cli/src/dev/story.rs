@@ -45,7 +45,7 @@ struct Stage {
 pub(super) struct Story {
     began: Timestamp,
     stages: Vec<Stage>,
-    hint: String,
+    event: String,
 }
 
 /// Everything that could be learnt at one moment.
@@ -69,8 +69,13 @@ impl Story {
             Err(format!("answered {} after {took} ms", sent.status))
         };
         let at = sent.at.saturating_add(sent.took).unwrap_or(sent.at);
-        let hint = format!("postern events story {SOURCE} {}", sent.event);
-        Self { began: sent.at, stages: vec![Stage { name: "accepted", at, told }], hint }
+        let event = sent.event.clone();
+        Self { began: sent.at, stages: vec![Stage { name: "accepted", at, told }], event }
+    }
+
+    /// The event's id.
+    pub(super) fn event(&self) -> &str {
+        &self.event
     }
 
     /// Whether every stage was reached, and none failed.
@@ -110,8 +115,8 @@ impl Story {
         }
         let missing = STAGES.get(self.stages.len()).copied().unwrap_or("the failed stage");
         format!(
-            "\nThe story stopped before: {missing}.\n  next: look into the logs, or ask `{}`\n",
-            self.hint
+            "\nThe story stopped before: {missing}.\n  next: look into the logs, or ask `postern events story {SOURCE} {}`\n",
+            self.event
         )
     }
 }
@@ -265,12 +270,16 @@ pub(super) fn opening(took: Duration, earlier: Option<Earlier>, state: &Path) ->
             "The last event of an earlier start, {event}, is {status} in {folder}."
         );
     }
-    words.push_str("\nOne Stripe event on its way:\n\n");
+    words.push('\n');
     words
 }
 
 /// What a visitor can do now. `state` is the folder that commands have to be told, if it is not the usual one.
-pub(super) fn things_to_try(ready: &Ready, state: Option<&Path>) -> Result<String, Complaint> {
+pub(super) fn things_to_try(
+    ready: &Ready,
+    state: Option<&Path>,
+    event: &str,
+) -> Result<String, Complaint> {
     let ingress = ready.api("IngressApi")?;
     let api = ready.api("AdminApi")?;
     let folder = state.map(|state| format!(" --state {}", printable(&state.display().to_string())));
@@ -287,8 +296,8 @@ Three things to try, in another terminal:
      An event of your own, from the outbox to the subscriber.
   2. {postern} send{folder} --kill worker
      Kills the worker, then sends an event: it arrives all the same.
-  3. {postern} events story{folder} {SOURCE} EVENT
-     The whole story of one event; the command before prints its id.
+  3. {postern} events story{folder} {SOURCE} {event}
+     The whole story of the event above, as an operator asks for it.
 
 Ctrl-C stops everything. What was accepted is there at the next start.
 

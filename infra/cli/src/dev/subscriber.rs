@@ -120,7 +120,8 @@ fn tls(files: &Files) -> Result<ServerConfig, Complaint> {
     let key = PrivateKeyDer::from_pem_file(files.key_file());
     let key = key.map_err(|error| broken(error.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     builder
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certificate], key))
         .map_err(|error| broken(error.to_string()))
@@ -161,7 +162,8 @@ async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (acceptor, endpoint, sender) = (acceptor.clone(), Arc::clone(&endpoint), sender.clone());
+        let (acceptor, endpoint, sender) =
+            (acceptor.clone(), Arc::clone(&endpoint), sender.clone());
         #[expect(
             clippy::disallowed_methods,
             reason = "a server of this process, not of a function"
@@ -212,7 +214,12 @@ async fn answer(
     Ok(response)
 }
 
-fn check(head: &http::request::Parts, body: &[u8], key: &Key, now: Timestamp) -> Result<(), String> {
+fn check(
+    head: &http::request::Parts,
+    body: &[u8],
+    key: &Key,
+    now: Timestamp,
+) -> Result<(), String> {
     let scheme = Scheme::preset("standard_webhooks").ok_or("no scheme")?;
     let request =
         signing::Request { method: "POST", url: head.uri.path(), headers: &head.headers, body };

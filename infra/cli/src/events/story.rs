@@ -15,12 +15,12 @@ pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
     line(out, "", at(story, "/received_at"), &format!("received by {origin}, {bytes} bytes"))?;
     let cycle = story.get("cycle").and_then(Value::as_u64).unwrap_or_default();
     if cycle > 0 {
-        line(out, "", None, &format!("replayed {cycle} times"))?;
+        line(out, "", None, &format!("times it was armed again: {cycle}"))?;
     }
     let attempts = story.get("attempts").and_then(Value::as_u64).unwrap_or_default();
     if attempts > 0 {
         let why = at(story, "/last_error/message").map(printable).unwrap_or_default();
-        line(out, "", None, &format!("failed {attempts} times; the last time: {why}"))?;
+        line(out, "", None, &format!("failed attempts: {attempts}; the last one: {why}"))?;
     }
     if let Some(parked) = at(story, "/parked_at") {
         line(out, "", Some(parked), "parked; mend the cause, then `postern events replay` it")?;
@@ -127,7 +127,19 @@ mod tests {
                 }],
             }],
         });
-        insta::assert_snapshot!(told(&story), @"");
+        insta::assert_snapshot!(told(&story), @r"
+        evt_1 of stripe-demo (invoice.paid) is processed
+            2026-09-21T14:13:20.001Z  received by webhook, 230 bytes
+            2026-09-21T14:13:20.040Z  finished
+                                      event evt_2: applied
+          evt_2 (invoice.paid) about in_1, to demo
+              2026-09-21T14:13:20.030Z  written to the outbox
+              2026-09-21T14:13:20.055Z  relayed
+            ep_1 https://127.0.0.1:8703/webhooks/… is pending
+              2026-09-21T14:13:20.060Z  attempt 1 was answered 503 after 7 ms
+              2026-09-21T14:13:50.000Z  attempt 2 failed (connect timeout) after 5000 ms
+              2026-09-21T14:14:20.000Z  the next attempt is due
+        ");
     }
 
     #[test]
@@ -138,7 +150,13 @@ mod tests {
             "body_bytes": 2, "last_error": {"code": "handler_failed", "message": "no such\u{1b}invoice"},
             "results": [], "outgoing": [],
         });
-        insta::assert_snapshot!(told(&story), @"");
+        insta::assert_snapshot!(told(&story), @r"
+        a\u{1b}b of s (-) is dead_letter
+            2026-09-21T14:13:20.000Z  received by webhook, 2 bytes
+                                      times it was armed again: 1
+                                      failed attempts: 12; the last one: no such\u{1b}invoice
+            2026-09-21T15:13:20.000Z  parked; mend the cause, then `postern events replay` it
+        ");
     }
 
     #[test]

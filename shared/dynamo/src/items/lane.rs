@@ -46,3 +46,43 @@ pub(crate) fn wakes(item: Reader<'_>) -> Stored<u64> {
 pub(crate) fn id(item: Reader<'_>) -> Stored<LaneId> {
     keys::read_lane(item.str("pk")?).ok_or_else(|| item.bad("pk"))
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::id::EndpointId;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::item::{n, show};
+
+    fn a_lane() -> LaneId {
+        let endpoint = EndpointId::new(Uuid::from_u128(9));
+        LaneId { tenant: "demo".parse().unwrap(), endpoint, lane: 0 }
+    }
+
+    #[test]
+    fn a_wake_is_written_as_it_has_always_been() {
+        let wake = wake(&a_lane(), 8, Timestamp::from_millisecond(1_790_000_000_123).unwrap());
+        let (update, values) = (wake.update().unwrap(), wake.values().unwrap());
+        insta::assert_snapshot!(format!("{update}\n{}", show(&values)));
+    }
+
+    #[test]
+    fn a_hold_is_what_its_item_says() {
+        let mut item = Item::from([
+            ("owner".to_owned(), s("me")),
+            ("fence".to_owned(), n(3)),
+            ("wakes".to_owned(), n(7)),
+            ("lease_until".to_owned(), n(60_000)),
+        ]);
+        let hold = held(&a_lane(), &item).unwrap();
+        assert_eq!((hold.owner.as_str(), hold.fence, hold.seen), ("me", 3, 7));
+        assert_eq!(hold.breaker, Breaker::default());
+        item.insert("failures".to_owned(), n(11));
+        item.insert("open_until".to_owned(), n(90_000));
+        let open_until = Some(Timestamp::from_millisecond(90_000).unwrap());
+        assert_eq!(held(&a_lane(), &item).unwrap().breaker, Breaker { failures: 11, open_until });
+        item.remove("fence");
+        assert!(held(&a_lane(), &item).is_err());
+    }
+}

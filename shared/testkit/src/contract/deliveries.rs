@@ -1,4 +1,4 @@
-//! The rules of [`Deliveries`], and of putting one.
+//! The rules of [`domain::ports::Deliveries`], and of putting one.
 
 use domain::{
     delivery::{Delivery, MAX_LOG, Next, State},

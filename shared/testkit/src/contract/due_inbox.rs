@@ -1,4 +1,4 @@
-//! The rules of [`DueInbox`].
+//! The rules of [`domain::ports::DueInbox`].
 
 use domain::{
     id::InboxKey,

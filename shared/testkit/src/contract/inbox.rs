@@ -1,4 +1,4 @@
-//! The rules of [`Inbox`].
+//! The rules of [`domain::ports::Inbox`].
 
 use domain::{
     body::{Place, Sha256Hash},

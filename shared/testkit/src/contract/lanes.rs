@@ -1,4 +1,4 @@
-//! The rules of [`Lanes`], and of waking one.
+//! The rules of [`domain::ports::Lanes`], and of waking one.
 
 use domain::{
     lane::{Breaker, Hold, LaneId, Release, Take},

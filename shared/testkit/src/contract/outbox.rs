@@ -1,4 +1,4 @@
-//! The rules of [`Outbox`].
+//! The rules of [`domain::ports::Outbox`].
 
 use domain::{
     body::Sha256Hash,

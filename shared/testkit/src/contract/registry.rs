@@ -1,4 +1,4 @@
-//! The rules of [`Registry`] and [`Configure`].
+//! The rules of [`domain::ports::Registry`] and [`domain::ports::Configure`].
 
 use domain::{
     endpoint::{Endpoint, LaneCount},

@@ -1,4 +1,4 @@
-//! The rules of [`State`].
+//! The rules of [`domain::ports::State`].
 
 use domain::{
     commit::{Answer, Commit, LeaseProof, MAX_ROUNDS, Next, Reason, is_newer, tie_of},

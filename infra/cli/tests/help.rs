@@ -1,0 +1,44 @@
+//! What `--help` says, as people read it.
+#![expect(clippy::unwrap_used, reason = "test code")]
+
+mod support;
+
+use std::path::Path;
+
+use support::{command, run};
+
+fn help(of: &[&str]) -> String {
+    let mut command = command(Path::new(env!("CARGO_BIN_EXE_postern")));
+    command.args(of).arg("--help");
+    let ended = run(command, "");
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    ended.out
+}
+
+#[test]
+fn help_reads_well() {
+    insta::assert_snapshot!("postern", help(&[]));
+    insta::assert_snapshot!("dev", help(&["dev"]));
+    insta::assert_snapshot!("send", help(&["send"]));
+    insta::assert_snapshot!("verify", help(&["verify"]));
+    insta::assert_snapshot!("sources", help(&["sources"]));
+    insta::assert_snapshot!("sources_add", help(&["sources", "add"]));
+    insta::assert_snapshot!("endpoints", help(&["endpoints"]));
+    insta::assert_snapshot!("endpoints_add", help(&["endpoints", "add"]));
+    insta::assert_snapshot!("events", help(&["events"]));
+    insta::assert_snapshot!("events_publish", help(&["events", "publish"]));
+    insta::assert_snapshot!("events_redeliver", help(&["events", "redeliver"]));
+}
+
+/// SEC-secret-in-output
+#[test]
+fn help_does_not_show_what_the_environment_holds() {
+    let mut command = command(Path::new(env!("CARGO_BIN_EXE_postern")));
+    for name in ["POSTERN_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
+    {
+        command.env(name, "CANARY");
+    }
+    command.args(["events", "publish", "--help"]);
+    let ended = run(command, "");
+    assert!(ended.code == 0 && !ended.out.contains("CANARY"), "{ended:?}");
+}
