@@ -3,6 +3,8 @@
 //! The road is run with the most verbose logs that the template allows, and with failures at every stage, for it is the
 //! failing paths that print too much. SEC-secret-in-logs
 
+#![expect(clippy::indexing_slicing, reason = "a suite that panics has failed, as it should")]
+
 use std::{
     collections::HashMap,
     fs,

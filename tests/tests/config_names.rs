@@ -9,7 +9,8 @@ use tests::root;
 /// The names of the template's environment, by the function's binary.
 fn given() -> BTreeMap<String, BTreeSet<String>> {
     let samconfig = root().join("samconfig.toml");
-    let wiring = template::read(&root().join("template.yaml"), Some((&samconfig, "test"))).unwrap();
+    let wiring = template::read(&root().join("template.yaml"), Some((&samconfig, "test")))
+        .expect("the local host reads the template");
     wiring
         .functions
         .into_iter()

@@ -44,7 +44,7 @@ impl Stage {
         let at = now().as_second();
         let event =
             |n: usize| Event::stripe(&format!("evt_{n}"), "invoice.paid", &format!("in_{n}"), at);
-        let of = |n: usize| if n % 2 == 0 { &self.forwarded } else { &self.mirrored };
+        let of = |n: usize| if n.is_multiple_of(2) { &self.forwarded } else { &self.mirrored };
         (0..EVENTS).map(|n| (of(n), event(n))).collect()
     }
 

@@ -81,7 +81,7 @@ async fn every_provider_is_believed_by_its_own_signature() -> Result<()> {
         let seen = subscriber.until(count + 1).await?;
         assert_eq!(seen[count].body, event.body, "as it came, byte for byte");
         seen[count].verify(&endpoint.key()?)?;
-        let forged = provider.with_secret(&Provider::standard("other")?.secret());
+        let forged = provider.with_secret(Provider::standard("other")?.secret());
         assert_eq!(forged.send(&host.ingress()?, &event).await?.code(), 401, "{provider:?}");
     }
     Ok(())

@@ -11,6 +11,8 @@
 //! A model that cannot find a mistake proves nothing: with a release that ignores the count of wakes, and with a repair
 //! that forgets to put the right pointer, the same search must strand a delivery.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
+
 mod lane_model {
     pub(crate) mod explore;
     pub(crate) mod store;
@@ -96,7 +98,7 @@ fn a_repair_without_its_put_strands_a_delivery() {
 }
 
 #[test]
-fn a_relay_that_marks_before_it_wakes_strands_a_delivery() {
+fn a_wake_without_its_time_strands_a_delivery() {
     let stranded = stranding(&relay_meets_holders(61_000, 0), Mistake::WakeForgets);
     assert!(stranded.is_some(), "the model is blind to a wake that does not set wake_at");
 }

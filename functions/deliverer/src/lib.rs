@@ -23,12 +23,12 @@ use domain::{
 use jiff::Timestamp;
 use runtime::{batch, telemetry::Metrics};
 
-pub use self::config::Config;
 use self::{
     attempt::HttpsSender,
-    drain::{Drain, Edge, Ended, Rules},
-    transport::{client::Dialler, resolve::Resolve},
+    drain::{Drain, Ended, Rules},
+    transport::resolve::Resolve,
 };
+pub use self::{config::Config, drain::Edge, transport::client::Dialler};
 
 /// Between the end of the last attempt and the end of the invocation: for writing down how it ended.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -90,7 +90,7 @@ where
     N: Resolve,
 {
     /// Drains the lanes that a batch of wake messages names. `request` is new for each invocation, which ends at
-    /// `deadline`.
+    /// `ends`, in milliseconds since the epoch.
     ///
     /// # Errors
     /// If a message has no id, so that it could not be told from the others.
@@ -98,8 +98,10 @@ where
         &self,
         batch: SqsEvent,
         request: &str,
-        deadline: Timestamp,
+        ends: u64,
     ) -> Result<SqsBatchResponse, batch::NoMessageId> {
+        let ends = i64::try_from(ends).ok().and_then(|ends| Timestamp::from_millisecond(ends).ok());
+        let deadline = ends.unwrap_or(Timestamp::MAX);
         let drain = |message: aws_lambda_events::sqs::SqsMessage| async move {
             let id = message.message_id.unwrap_or_default();
             let text = message.body.unwrap_or_default();

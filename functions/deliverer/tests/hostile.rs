@@ -1,5 +1,7 @@
 //! Attempts against receivers that behave badly. Each attempt ends, in bounded time and memory, with a word for why.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
 mod receiver;
 
 use std::{

@@ -1,5 +1,7 @@
 //! Batches of the stream, as Lambda hands them over, good and bad.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
 use std::time::Duration;
 
 use domain::{

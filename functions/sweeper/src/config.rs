@@ -99,3 +99,37 @@ fn rules(env: &mut Env) -> Option<Rules> {
         delivery_deadline: delivery_deadline?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variables_are_those_of_the_contract() {
+        let names = runtime::env::names_read(Config::read);
+        let ours = names.iter().map(String::as_str).filter(|name| !name.starts_with("AWS_"));
+        let expected = [
+            "DELIVERIES_TABLE",
+            "DELIVERY_DEADLINE_MS",
+            "ENV_NAME",
+            "INBOUND_QUEUE_URL",
+            "INBOX_TABLE",
+            "LOG_LEVEL",
+            "OUTBOX_RETENTION_MS",
+            "OUTBOX_SHARDS",
+            "OUTBOX_TABLE",
+            "PENDING_SHARDS",
+            "REGISTRY_TABLE",
+            "STATE_TABLE",
+            "SWEEP_BUDGET_MS",
+            "SWEEP_CLAIM_BASE_MS",
+            "SWEEP_CLAIM_CAP_MS",
+            "SWEEP_LEASE_MS",
+            "UNRELAYED_AFTER_MS",
+            "WAKE_QUEUE_URL",
+            "WAKE_SHARDS",
+            "WORKER_ATTEMPTS",
+        ];
+        assert_eq!(ours.collect::<Vec<_>>(), expected);
+    }
+}

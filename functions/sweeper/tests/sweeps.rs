@@ -303,6 +303,22 @@ async fn one_row_that_cannot_be_read_does_not_hold_the_others() {
     assert_eq!(bench.messages().len(), 2);
 }
 
+#[tokio::test]
+async fn rows_that_cannot_be_read_do_not_hide_those_behind_them() {
+    let bench = Bench::new();
+    for n in 0..300 {
+        bench.row(&format!("{n:03}"), 0).await;
+    }
+    bench.at(120);
+    let mut reads = 0;
+    bench.store.chaos.set(move |_, name| {
+        reads += u32::from(name == "inbox.read");
+        (name == "inbox.read" && reads <= 250).then_some((When::Before, Fault::Refused))
+    });
+    assert_eq!(bench.sweep().await.unwrap_err().parts, "inbox");
+    assert_eq!(bench.messages().len(), 50);
+}
+
 /// REC-orphan-states: each part of the sweep goes wrong, and all others still do their work.
 #[tokio::test]
 async fn one_part_that_fails_does_not_stop_the_others() {

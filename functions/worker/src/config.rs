@@ -109,3 +109,38 @@ fn limits(env: &mut Env) -> Option<Limits> {
         retention: retention?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variables_are_those_of_the_contract() {
+        let names = runtime::env::names_read(Config::read);
+        let ours = names.iter().map(String::as_str).filter(|name| !name.starts_with("AWS_"));
+        let expected = [
+            "BODIES_URL",
+            "ENV_NAME",
+            "INBOUND_QUEUE_URL",
+            "INBOX_RETENTION_MS",
+            "INBOX_TABLE",
+            "LOG_LEVEL",
+            "OBJECT_LEASE_MS",
+            "OUTBOX_SHARDS",
+            "OUTBOX_TABLE",
+            "PAYLOAD_MAX_BYTES",
+            "PENDING_SHARDS",
+            "REDRIVE_MARGIN_MS",
+            "REGISTRY_TABLE",
+            "REQUEUE_HORIZON_MS",
+            "SOURCE_FRESH_MS",
+            "SOURCE_STALE_MS",
+            "STATE_TABLE",
+            "WORKER_ATTEMPTS",
+            "WORKER_BACKOFF_BASE_MS",
+            "WORKER_BACKOFF_CAP_MS",
+            "WORKER_VISIBILITY_MS",
+        ];
+        assert_eq!(ours.collect::<Vec<_>>(), expected);
+    }
+}

@@ -51,3 +51,70 @@ impl<R: Registry> Sources<R> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::source::{Handler, SchemeChoice};
+    use testkit::{
+        chaos::{Fault, When},
+        memory::Store,
+    };
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn shop() -> SourceName {
+        "shop".parse().unwrap()
+    }
+
+    fn known() -> Sources<Store> {
+        let source = Source {
+            name: shop(),
+            scheme: SchemeChoice::Preset("stripe".to_owned()),
+            handler: Handler::Mirror { emit_to: None },
+            created_at: at(0),
+        };
+        let sources =
+            Sources::new(Store::new(1), Duration::from_secs(300), Duration::from_secs(3600));
+        sources.registry.tables().sources.insert(shop(), source);
+        sources
+    }
+
+    #[tokio::test]
+    async fn a_source_is_read_once_while_it_is_fresh() {
+        let sources = known();
+        for (second, reads) in [(0, 1), (299, 1), (300, 2), (599, 2), (600, 3)] {
+            assert!(sources.of(&shop(), at(second)).await.unwrap().is_some());
+            assert_eq!(sources.registry.chaos.calls().len(), reads, "{second}");
+        }
+    }
+
+    /// RTY-store-outage
+    #[tokio::test]
+    async fn a_stale_source_is_better_than_none_for_a_while_and_for_passing_faults_only() {
+        for (second, fault, is_known) in [
+            (3599, Fault::Unavailable, true),
+            (3599, Fault::Throttled, true),
+            (3600, Fault::Unavailable, false),
+            (300, Fault::Refused, false),
+        ] {
+            let sources = known();
+            sources.of(&shop(), at(0)).await.unwrap();
+            sources.registry.chaos.on("registry.source", When::Before, fault);
+            let found = sources.of(&shop(), at(second)).await;
+            assert_eq!(found.is_ok(), is_known, "{second} {fault:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_source_that_was_not_there_is_asked_for_again() {
+        let sources = known();
+        let source = sources.registry.tables().sources.remove(&shop()).unwrap();
+        assert_eq!(sources.of(&shop(), at(0)).await.unwrap(), None);
+        sources.registry.tables().sources.insert(shop(), source);
+        assert!(sources.of(&shop(), at(0)).await.unwrap().is_some());
+    }
+}

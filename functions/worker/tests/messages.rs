@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::{Object, ObjectRef, Origin, Version},
@@ -122,7 +123,13 @@ impl Bench {
     }
 
     async fn until(&self, message: &Received, deadline: impl Future<Output = ()>) -> Outcome {
-        let worker = Worker {
+        self.worker().handle(message, 1.0, deadline).await
+    }
+
+    fn worker(
+        &self,
+    ) -> Worker<'_, Store, Store, Store, Store, MemoryQueue, impl Fn() -> Timestamp> {
+        Worker {
             inbox: &self.store,
             state: &self.store,
             sources: &self.sources,
@@ -133,8 +140,7 @@ impl Bench {
             plan: self.plan,
             metrics: &self.metrics,
             now: || Timestamp::from_second(self.clock.load(Ordering::Relaxed)).unwrap(),
-        };
-        worker.handle(message, 1.0, deadline).await
+        }
     }
 
     fn later(&self, seconds: i64) {
@@ -402,6 +408,23 @@ async fn an_attempt_ends_in_time_and_what_it_did_after_all_stands() {
     assert_eq!((bench.row().status, bench.row().attempts), (Status::Processed, 0));
 }
 
+/// C4: a row that moves between the read and the commit is read again, in its new cycle.
+#[tokio::test]
+async fn a_row_that_was_re_armed_meanwhile_is_carried_out_in_its_new_cycle() {
+    let bench = Bench::new(&row(b"{}")).await;
+    let mut handling = std::pin::pin!(bench.handle(1, at(0)));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    while !bench.store.chaos.calls().contains(&"state.object") {
+        assert!(handling.as_mut().poll(&mut context).is_pending());
+    }
+    // Parked and re-armed by others while this one was planning.
+    bench.store.tables().inbox.get_mut(&key()).unwrap().row.cycle = 1;
+    let outcome = handling.await;
+    assert!(matches!(outcome, Outcome::Finished { .. }), "{outcome:?}");
+    assert_eq!((bench.row().status, bench.row().cycle), (Status::Processed, 1));
+    assert_eq!(bench.store.tables().outbox.len(), 1);
+}
+
 #[tokio::test]
 async fn a_plan_that_no_transaction_can_hold_is_parked_as_the_handlers_mistake() {
     let twice: PlanFn = |_, _, _| {
@@ -457,4 +480,73 @@ async fn a_payload_over_the_limit_is_refused_with_the_numbers() {
     let error = bench.row().last_error.unwrap();
     assert_eq!(error.code, "payload_too_large");
     assert!(error.message.contains("2 bytes, and 1 are allowed"), "{}", error.message);
+}
+
+fn sqs(id: &str, text: &str, attributes: &[(&str, &str)]) -> SqsMessage {
+    let mut message = SqsMessage::default();
+    message.message_id = Some(id.to_owned());
+    message.receipt_handle = Some(id.to_owned());
+    message.body = Some(text.to_owned());
+    message.attributes =
+        attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    message
+}
+
+fn batch(records: Vec<SqsMessage>) -> SqsEvent {
+    let mut batch = SqsEvent::default();
+    batch.records = records;
+    batch
+}
+
+/// WRK-batch-response-shape, C13
+#[tokio::test]
+async fn only_what_is_not_settled_comes_back_and_suspects_run_last_and_alone() {
+    let bench = Bench::new(&row(b"{}")).await;
+    let other =
+        NewRow { key: InboxKey::new("shop".parse().unwrap(), "evt_2").unwrap(), ..row(b"{}") };
+    let _ = bench.store.accept(&other).await.unwrap();
+    bench.store.chaos.heal();
+    let suspect = InboundMessage(other.key.clone()).to_text();
+    let good = InboundMessage(key()).to_text();
+    let records = vec![
+        sqs("suspect", &suspect, &[("ApproximateReceiveCount", "3")]),
+        sqs("bad", "{}", &[]),
+        sqs("good", &good, &[("ApproximateReceiveCount", "1")]),
+    ];
+    let response = bench.worker().batch(batch(records), at(30), || 0.5).await.unwrap();
+    let failed: Vec<_> =
+        response.batch_item_failures.iter().map(|item| item.item_identifier.as_str()).collect();
+    assert_eq!(failed, ["bad"]);
+    let calls = bench.store.chaos.calls();
+    let ends = calls.iter().position(|call| *call == "state.commit").unwrap();
+    let counted = calls.iter().position(|call| *call == "inbox.note").unwrap();
+    assert!(ends < counted, "{calls:?}");
+}
+
+#[tokio::test]
+async fn an_attempt_without_time_for_it_is_not_begun() {
+    let bench = Bench::new(&row(b"{}")).await;
+    bench.store.chaos.heal();
+    let message = sqs("m", &InboundMessage(key()).to_text(), &[("ApproximateReceiveCount", "5")]);
+    let response = bench.worker().batch(batch(vec![message]), at(2), || 0.5).await.unwrap();
+    assert_eq!(response.batch_item_failures.len(), 1);
+    assert!(bench.store.chaos.calls().is_empty());
+}
+
+/// A message without its time never looks like a redrive; one with it does.
+#[tokio::test]
+async fn the_time_of_a_message_is_read_from_its_attributes() {
+    for (sent, status) in [(None, Status::DeadLetter), (Some(at(500)), Status::Processed)] {
+        let bench = Bench::new(&row(b"{}")).await;
+        if let Some(item) = bench.store.tables().inbox.get_mut(&key()) {
+            let row = &mut item.row;
+            (row.status, row.due_at, row.dead_at) = (Status::DeadLetter, None, Some(at(100)));
+        }
+        bench.later(600);
+        let sent = sent.map(|at| at.as_millisecond().to_string());
+        let sent: Vec<_> = sent.iter().map(|ms| ("SentTimestamp", ms.as_str())).collect();
+        let message = sqs("m", &InboundMessage(key()).to_text(), &sent);
+        bench.worker().batch(batch(vec![message]), at(630), || 0.5).await.unwrap();
+        assert_eq!(bench.row().status, status);
+    }
 }

@@ -143,7 +143,8 @@ impl Outcome {
 
 /// Reads the value of a `Retry-After` header: seconds, or a date.
 ///
-/// A pause that is nothing, in the past, or not in one of the two forms is none. More seconds than fit are as many as fit: the cap comes later.
+/// A pause that is nothing, in the past, or not in one of the two forms is none. More seconds than fit are as many as
+/// fit: the cap comes later.
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim_ascii();
     let pause = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {

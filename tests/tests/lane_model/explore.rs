@@ -71,7 +71,7 @@ enum Choice {
 #[derive(Debug)]
 pub(crate) struct Stranded {
     path: Vec<Choice>,
-    world: World,
+    world: Box<World>,
 }
 
 impl fmt::Display for Stranded {
@@ -343,7 +343,7 @@ pub(crate) fn explore(scenario: &Scenario, mistake: Mistake) -> Result<usize, St
                 let world = run.shared.lock().unwrap().world.clone();
                 let now = world.now.as_millisecond();
                 if let Err(world) = heal(world, mistake) {
-                    return Err(Stranded { path, world: *world });
+                    return Err(Stranded { path, world });
                 }
                 CLOCK.set(now);
             }

@@ -1,10 +1,11 @@
 //! One client for one drain: connections are reused inside it and end with it, because a sandbox that was frozen finds
 //! its connections dead.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use domain::{address::EndpointUrl, delivery::Cause};
+use hickory_resolver::net::NetError;
 use http::{Method, Request, Uri};
 use http_body_util::Full;
 use hyper_util::{client::legacy, rt::TokioExecutor};
@@ -15,7 +16,8 @@ use url::Url;
 use super::{
     Answered, Bounds, Failed, Post, Transport, answer, cause,
     connector::{Connector, Dialled},
-    resolve::Resolve,
+    resolve::{Resolve, SystemResolver},
+    tls::{self, NoTls},
 };
 
 /// Largest head of an answer, in bytes, and most headers in it. Both are far above what any framework sends.
@@ -32,6 +34,28 @@ pub struct Dialler<R> {
 impl<R> fmt::Debug for Dialler<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dialler").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no way out.
+#[derive(Debug, thiserror::Error)]
+pub enum NoWayOut {
+    /// No names.
+    #[error("the machine's resolver cannot be used")]
+    Resolver(#[from] NetError),
+    /// No TLS.
+    #[error("there can be no TLS")]
+    Tls(#[from] NoTls),
+}
+
+impl Dialler<SystemResolver> {
+    /// A maker of clients that ask the machine's resolver and believe the web's authorities, and `extra_root` on the
+    /// local host.
+    ///
+    /// # Errors
+    /// [`NoWayOut`], at the start of the function.
+    pub fn open(bounds: Bounds, extra_root: Option<&Path>) -> Result<Self, NoWayOut> {
+        Ok(Self::new(SystemResolver::open()?, tls::config(extra_root)?, bounds))
     }
 }
 

@@ -72,7 +72,7 @@ impl Authority {
         self.receiver(HOST, (2020, 2099))
     }
 
-    /// Makes clients that believe this authority, as LOCAL_EXTRA_ROOT does.
+    /// Makes clients that believe this authority, as `LOCAL_EXTRA_ROOT` does.
     pub(crate) fn dialler<R: Resolve>(&self, resolver: R, bounds: Bounds) -> Dialler<R> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(self.pem.as_bytes()).unwrap();
@@ -156,6 +156,7 @@ impl Port {
 }
 
 /// Listens, and gives each connection to `serve`. Ends with the test's runtime.
+#[expect(clippy::disallowed_methods, reason = "a receiver lives beside its test")]
 pub(crate) async fn listen<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Port
 where
     F: Future<Output = ()> + Send + 'static,
