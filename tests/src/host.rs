@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -167,6 +167,24 @@ impl Host {
         running.ready = None;
         child.kill()?;
         child.wait()?;
+        Ok(())
+    }
+
+    /// Every queue is lost, with all messages, while the host is down.
+    ///
+    /// # Errors
+    /// The host runs, or keeps its queues in memory.
+    pub fn lose_queues(&self) -> Result<()> {
+        ensure!(self.running().child.is_none(), "the host runs");
+        let mut lost = 0;
+        for file in fs::read_dir(self.state())? {
+            let file = file?;
+            if file.file_name().to_string_lossy().starts_with("sqs.sqlite") {
+                fs::remove_file(file.path())?;
+                lost += 1;
+            }
+        }
+        ensure!(lost > 0, "the state holds no queues");
         Ok(())
     }
 

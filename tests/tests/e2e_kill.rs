@@ -1,4 +1,5 @@
-//! `kill -9` of every function and of the whole host, at seeded moments, while events come in.
+//! `kill -9` of every function and of the whole host, which takes the queues along, at seeded moments, while events come
+//! in.
 //!
 //! Afterwards every event that was answered 2xx has had its effect once, and its webhook has arrived; a subscriber saw
 //! the same one again only under the same id and with the same bytes. What got no 2xx the provider sends again, as
@@ -37,17 +38,20 @@ struct Blow {
 }
 
 const HOST: &str = "the host";
+const HOST_AND_QUEUES: &str = "the host, and its queues are lost";
 const VICTIMS: &[&str] =
     &["IngressFunction", "WorkerFunction", "RelayFunction", "DelivererFunction", "SweeperFunction"];
 
 /// How long everything may take to settle after the last event: leases, visibility and back-off of `test` are seconds.
 const SETTLED: Duration = Duration::from_secs(90);
 
-/// The blows of one seed, in order: each function twice, the host twice.
+/// The blows of one seed, in order: each function twice, the host twice, once with its queues.
 fn blows(rng: &mut StdRng) -> Vec<Blow> {
-    let twice = VICTIMS.iter().chain([&HOST]).flat_map(|what| [*what, *what]);
-    let mut blows: Vec<_> =
-        twice.map(|what| Blow { after: rng.random_range(5..EVENTS - 5), what }).collect();
+    let twice = VICTIMS.iter().flat_map(|what| [*what, *what]);
+    let mut blows: Vec<_> = twice
+        .chain([HOST, HOST_AND_QUEUES])
+        .map(|what| Blow { after: rng.random_range(5..EVENTS - 5), what })
+        .collect();
     blows.sort_by_key(|blow| blow.after);
     blows
 }
@@ -74,11 +78,17 @@ async fn strike(host: &Host, blows: Vec<Blow>, accepted: &AtomicUsize) -> Result
             Ok(())
         })
         .await?;
-        if blow.what == HOST {
-            host.kill()?;
-            host.restart().await?;
-        } else {
-            host.control()?.kill(blow.what).await?;
+        match blow.what {
+            HOST => {
+                host.kill()?;
+                host.restart().await?;
+            }
+            HOST_AND_QUEUES => {
+                host.kill()?;
+                host.lose_queues()?;
+                host.restart().await?;
+            }
+            function => host.control()?.kill(function).await?,
         }
     }
     Ok(())
