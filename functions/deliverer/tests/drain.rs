@@ -490,6 +490,29 @@ async fn a_holder_that_has_lost_its_lease_stops() {
 }
 
 #[tokio::test]
+async fn a_lane_that_is_woken_while_it_is_drained_is_looked_at_again() {
+    let world = World::new(1, [OK]);
+    world.store.chaos.heal();
+    let ended = {
+        let mut drain = pin!(world.drain());
+        let mut woken = false;
+        std::future::poll_fn(|context| {
+            if world.script.sent() == 1 && !woken {
+                woken = true;
+                world.store.tables().lanes.get_mut(&lane()).unwrap().wakes += 1;
+            }
+            drain.as_mut().poll(context)
+        })
+        .await
+    };
+    assert_eq!((ended, world.item().holder), (Ended::Asleep(None), None));
+    let calls = world.store.chaos.calls();
+    assert_eq!(calls.iter().filter(|call| **call == "lanes.release").count(), 2);
+    // With eyes of its own: the endpoint may have changed meanwhile.
+    assert_eq!(calls.iter().filter(|call| **call == "registry.endpoint").count(), 2);
+}
+
+#[tokio::test]
 async fn a_lane_that_is_held_or_absent_is_left() {
     let world = World::new(1, [OK]);
     let holder = Some(("other".to_owned(), at(60)));

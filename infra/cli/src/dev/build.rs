@@ -31,6 +31,11 @@ pub(super) fn binaries(root: &Path, as_they_are: bool) -> Result<PathBuf, Compla
     let mut build = Command::new(cargo);
     // All binaries of the workspace in one call: a call for one package would build its dependencies anew.
     build.arg("build").arg("--bins").current_dir(root);
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_of_this_package) {
+            build.env_remove(name);
+        }
+    }
     if folder.file_name().is_some_and(|name| name == "release") {
         build.arg("--release");
     }
@@ -49,6 +54,13 @@ pub(super) fn binaries(root: &Path, as_they_are: bool) -> Result<PathBuf, Compla
         format!("`cargo build --bins` ended with {status}"),
         "mend what the compiler names above, and start again",
     ))
+}
+
+/// Whether cargo, which has started this program, has set a variable to tell it of its package. A build that inherits it
+/// looks different to build scripts that ask for it, and they, and all that depends on them, are built anew: minutes.
+fn is_of_this_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_")
+        || matches!(variable, "CARGO_MANIFEST_DIR" | "CARGO_MANIFEST_PATH" | "CARGO_MANIFEST_LINKS")
 }
 
 /// Whether a binary is newer than every file that it was built from, as cargo's own note beside it says, and than the
@@ -74,6 +86,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_build_does_not_inherit_what_cargo_says_of_this_package() {
+        let kept = ["CARGO", "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_JOBS", "PATH"];
+        assert!(!kept.into_iter().any(is_of_this_package));
+        let dropped = ["CARGO_PKG_NAME", "CARGO_PKG_VERSION_MAJOR", "CARGO_MANIFEST_DIR"];
+        assert!(dropped.into_iter().all(is_of_this_package));
+    }
 
     #[test]
     fn a_path_may_hold_spaces() {

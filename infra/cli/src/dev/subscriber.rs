@@ -226,3 +226,70 @@ fn check(
     let verified = signing::verify(&scheme, std::slice::from_ref(key), &request, now);
     verified.map(|_| ()).map_err(|rejected| rejected.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use hyper_rustls::HttpsConnectorBuilder;
+    use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+    use rustls::{ClientConfig, RootCertStore};
+    use signing::{EndpointSecret, sign};
+
+    use super::*;
+
+    /// Sends a delivery as the deliverer does, over TLS that trusts the demo's certificate and nothing else.
+    async fn deliver(files: &Files, url: &str, signature: &str, at: Timestamp) -> u16 {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(files.certificate_file()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let request = Request::post(url)
+            .header(sign::ID_HEADER, "evt_1")
+            .header(sign::TIMESTAMP_HEADER, at.as_second().to_string())
+            .header(sign::SIGNATURE_HEADER, signature)
+            .body(Full::new(bytes::Bytes::from_static(b"{}")))
+            .unwrap();
+        client.request(request).await.unwrap().status().as_u16()
+    }
+
+    #[tokio::test]
+    async fn deliveries_are_verified_and_those_to_another_endpoint_are_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::open(folder.path()).unwrap();
+        let mut subscriber = Subscriber::start(&files, 0).await.unwrap();
+        let url = format!("{}/webhooks/ours", subscriber.origin());
+        #[expect(clippy::disallowed_methods, reason = "the subscriber reads the clock")]
+        let now = Timestamp::now();
+        let secret = EndpointSecret::shared([7; 32]);
+        let exposed = secret.expose();
+        let good = sign::header_value(&[secret], "evt_1", now, b"{}");
+        let other = sign::header_value(&[EndpointSecret::shared([8; 32])], "evt_1", now, b"{}");
+
+        assert_eq!(deliver(&files, &url, &good, now).await, 410, "it has no endpoint yet");
+        subscriber.trust(&url, exposed.expose()).unwrap();
+        let lost = format!("{}/webhooks/lost", subscriber.origin());
+        assert_eq!(deliver(&files, &lost, &other, now).await, 410);
+        assert!(subscriber.seen.try_recv().is_err(), "what is gone is not seen");
+
+        assert_eq!(deliver(&files, &url, &good, now).await, 200);
+        let seen = subscriber.next().await.unwrap();
+        assert_eq!((seen.id.as_str(), seen.verdict), ("evt_1", Ok(())));
+        assert_eq!(deliver(&files, &url, &other, now).await, 401);
+        assert!(subscriber.next().await.unwrap().verdict.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_port_of_the_last_start_is_taken_again_if_it_is_free() {
+        let first = listen(0, None).await.unwrap();
+        let port = first.local_addr().unwrap().port();
+        assert_ne!(listen(0, Some(port)).await.unwrap().local_addr().unwrap().port(), port);
+        drop(first);
+        assert_eq!(listen(0, Some(port)).await.unwrap().local_addr().unwrap().port(), port);
+    }
+}
