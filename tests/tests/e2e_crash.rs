@@ -25,6 +25,8 @@ struct Calls {
     action: &'static str,
     /// The answer is kept back after the effect; otherwise the effect does not happen.
     happens: bool,
+    /// The queues lose all messages too: only the tables remember.
+    queues_are_lost: bool,
     /// Fewer calls than this while one event is on its way, and the test has missed what it is about.
     least: u32,
 }
@@ -39,7 +41,7 @@ async fn kill_at_every_call<'a>(
 ) -> Result<()> {
     let control = stage.host.control()?;
     for n in 0_u32.. {
-        let Calls { service, action, happens, least } = calls;
+        let Calls { service, action, happens, queues_are_lost, least } = calls;
         let name = format!("{binary}_{service}_{action}_{happens}_{n}");
         let name = name.replace('*', "any").to_lowercase();
         let event = Stage::event(&name);
@@ -63,6 +65,10 @@ async fn kill_at_every_call<'a>(
             });
             if is_struck.await? {
                 control.kill(function).await?;
+                if queues_are_lost {
+                    stage.host.aws()?.purge("InboundQueue").await?;
+                    stage.host.aws()?.purge("WakeQueue").await?;
+                }
                 return Ok(true);
             }
             control.heal().await?;
@@ -81,7 +87,7 @@ async fn kill_at_every_call<'a>(
 }
 
 const fn done(service: &'static str, action: &'static str, least: u32) -> Calls {
-    Calls { service, action, happens: true, least }
+    Calls { service, action, happens: true, queues_are_lost: false, least }
 }
 
 /// I6 put, answer unknown; I8 send, response lost. L19
@@ -103,6 +109,22 @@ async fn the_worker_may_die_after_any_of_its_calls() -> Result<()> {
     kill_at_every_call(&stage, worker, done("dynamodb", "*", 2), &mut sent).await?;
     let undone = Calls { happens: false, ..done("dynamodb", "TransactWriteItems", 1) };
     kill_at_every_call(&stage, worker, undone, &mut sent).await
+}
+
+/// Queue purged: the row's due time is all that is left.
+#[tokio::test]
+async fn the_worker_may_die_and_take_its_messages_along() -> Result<()> {
+    let stage = Stage::set().await?;
+    let calls = Calls { queues_are_lost: true, ..done("dynamodb", "*", 2) };
+    kill_at_every_call(&stage, ("worker", "WorkerFunction"), calls, &mut Vec::new()).await
+}
+
+/// Wake message lost: the lane's `wake_at` is all that is left.
+#[tokio::test]
+async fn the_deliverer_may_die_and_take_its_messages_along() -> Result<()> {
+    let stage = Stage::set().await?;
+    let calls = Calls { queues_are_lost: true, ..done("dynamodb", "*", 6) };
+    kill_at_every_call(&stage, ("deliverer", "DelivererFunction"), calls, &mut Vec::new()).await
 }
 
 /// Part of the fan-out; the delivery before its pointer; the pointer before the wake. OUT-fanout-partial
