@@ -25,10 +25,20 @@ struct Calls {
     action: &'static str,
     /// The answer is kept back after the effect; otherwise the effect does not happen.
     happens: bool,
-    /// The queues lose all messages too: only the tables remember.
-    queues_are_lost: bool,
+    /// What is lost with the function.
+    lost: Lost,
     /// Fewer calls than this while one event is on its way, and the test has missed what it is about.
     least: u32,
+}
+
+/// What is lost besides a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Nothing,
+    /// All messages: only the tables remember.
+    Messages,
+    /// The stream, for the relay can do nothing any more: only the tables remember.
+    Stream,
 }
 
 /// Kills `function` at its first call, at its second, and so on, with a new event each time, until one event is through
@@ -41,7 +51,7 @@ async fn kill_at_every_call<'a>(
 ) -> Result<()> {
     let control = stage.host.control()?;
     for n in 0_u32.. {
-        let Calls { service, action, happens, queues_are_lost, least } = calls;
+        let Calls { service, action, happens, lost, least } = calls;
         let name = format!("{binary}_{service}_{action}_{happens}_{n}");
         let name = name.replace('*', "any").to_lowercase();
         let event = Stage::event(&name);
@@ -65,9 +75,16 @@ async fn kill_at_every_call<'a>(
             });
             if is_struck.await? {
                 control.kill(function).await?;
-                if queues_are_lost {
-                    stage.host.aws()?.purge("InboundQueue").await?;
-                    stage.host.aws()?.purge("WakeQueue").await?;
+                match lost {
+                    Lost::Nothing => {}
+                    Lost::Messages => {
+                        stage.host.aws()?.purge("InboundQueue").await?;
+                        stage.host.aws()?.purge("WakeQueue").await?;
+                    }
+                    Lost::Stream => {
+                        let denied = Fault::new("dynamodb", "*", "access_denied").of("relay");
+                        control.fault(&denied).await?;
+                    }
                 }
                 return Ok(true);
             }
@@ -78,6 +95,7 @@ async fn kill_at_every_call<'a>(
         let api = stage.host.api()?;
         let story = api.until_delivered(provider.source(), &event.id).await;
         story.with_context(|| name.clone())?.only_outgoing().with_context(|| name)?;
+        control.heal().await?;
         if !is_struck {
             ensure!(n >= least, "{function} makes {n} such calls, not {least}: {calls:?}");
             return stage.ensure_whole(sent).await;
@@ -87,7 +105,7 @@ async fn kill_at_every_call<'a>(
 }
 
 const fn done(service: &'static str, action: &'static str, least: u32) -> Calls {
-    Calls { service, action, happens: true, queues_are_lost: false, least }
+    Calls { service, action, happens: true, lost: Lost::Nothing, least }
 }
 
 /// I6 put, answer unknown; I8 send, response lost. L19
@@ -115,7 +133,7 @@ async fn the_worker_may_die_after_any_of_its_calls() -> Result<()> {
 #[tokio::test]
 async fn the_worker_may_die_and_take_its_messages_along() -> Result<()> {
     let stage = Stage::set().await?;
-    let calls = Calls { queues_are_lost: true, ..done("dynamodb", "*", 2) };
+    let calls = Calls { lost: Lost::Messages, ..done("dynamodb", "*", 2) };
     kill_at_every_call(&stage, ("worker", "WorkerFunction"), calls, &mut Vec::new()).await
 }
 
@@ -123,7 +141,7 @@ async fn the_worker_may_die_and_take_its_messages_along() -> Result<()> {
 #[tokio::test]
 async fn the_deliverer_may_die_and_take_its_messages_along() -> Result<()> {
     let stage = Stage::set().await?;
-    let calls = Calls { queues_are_lost: true, ..done("dynamodb", "*", 6) };
+    let calls = Calls { lost: Lost::Messages, ..done("dynamodb", "*", 6) };
     kill_at_every_call(&stage, ("deliverer", "DelivererFunction"), calls, &mut Vec::new()).await
 }
 
@@ -135,6 +153,15 @@ async fn the_relay_may_die_after_any_of_its_calls() -> Result<()> {
     stage.host.api()?.endpoint(TENANT, &stage.subscriber.url()).await?;
     let relay = ("relay", "RelayFunction");
     kill_at_every_call(&stage, relay, done("dynamodb", "*", 4), &mut Vec::new()).await
+}
+
+/// The same, and the stream does not come again: the sweeper does the rest.
+#[tokio::test]
+async fn the_relay_may_die_and_the_sweeper_goes_on() -> Result<()> {
+    let stage = Stage::set().await?;
+    stage.host.api()?.endpoint(TENANT, &stage.subscriber.url()).await?;
+    let calls = Calls { lost: Lost::Stream, ..done("dynamodb", "*", 4) };
+    kill_at_every_call(&stage, ("relay", "RelayFunction"), calls, &mut Vec::new()).await
 }
 
 /// The lane's lease before a POST; the outcome before the next pointer; the next pointer before the old one is deleted.
