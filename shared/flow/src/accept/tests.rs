@@ -1,3 +1,5 @@
+//! Accepting, with a store, a bucket and a queue that fail at every step.
+
 use std::{
     pin::pin,
     task::{Context, Poll, Waker},

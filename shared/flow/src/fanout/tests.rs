@@ -1,3 +1,5 @@
+//! Fan-out over the tables in memory: who gets an event, and what a crash leaves behind.
+
 use std::{pin::pin, task::Poll};
 
 use domain::{
