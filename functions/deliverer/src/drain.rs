@@ -5,7 +5,7 @@
 //!
 //! Every step may be the last. Delivery and pointer repair each other, the lease expires, and `wake_at` stands until a
 //! release by a holder that saw nothing. The lease only saves work: a holder that outlives it does no harm, because each
-//! write has its own condition. `tests/lane_model.rs` runs this code through every order of steps of two holders.
+//! write has its own condition. `tests/tests/lane_model.rs` runs this code through every order of steps of two holders.
 
 mod due;
 mod rest;

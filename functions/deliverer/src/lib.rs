@@ -1,10 +1,10 @@
-//! Delivers events to the endpoints of customers.
+//! Delivers events to the endpoints of tenants.
 //!
 //! A wake message names a lane: the queue of one endpoint. The deliverer takes the lane, delivers what is due, and puts
 //! the lane to sleep ([`drain`]). Each attempt signs the event anew ([`attempt`]) and posts it through a client that
 //! trusts nobody ([`transport`]). Several lanes are drained at once, and none waits for another.
 //!
-//! This is the only function that dials what a customer chose. It must never follow a redirect, never dial an address
+//! This is the only function that dials what a tenant chose. It must never follow a redirect, never dial an address
 //! that it has not checked, and never lose a delivery because its own process ended.
 
 pub mod attempt;

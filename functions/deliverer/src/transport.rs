@@ -1,4 +1,4 @@
-//! The way out: one POST to a URL that a customer chose.
+//! The way out: one POST to a URL that a tenant chose.
 //!
 //! Everything here assumes that the other side is hostile. The connector resolves, checks every address and dials an
 //! address that it checked, so that a name cannot mean something else a moment later. There are no redirects, no

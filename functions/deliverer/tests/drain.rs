@@ -523,7 +523,7 @@ async fn a_lane_that_is_held_or_absent_is_left() {
     assert_eq!(world.script.sent(), 0);
 }
 
-/// DESIGN 13: two pointers, or an old one.
+/// A crash may leave two pointers, or an old one.
 #[tokio::test]
 async fn pointers_are_repaired() {
     let world = World::new(3, [OK]);

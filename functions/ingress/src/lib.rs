@@ -3,8 +3,12 @@
 //! A 2xx answer means one thing: the event is in the table, and something will find it there even if every queue is
 //! lost. Never here: a handler, a second meaning of 2xx, work after the answer, a reason told to the sender.
 //!
-//! Reading order: [`Ingress::receive`] is the story, steps I1 to I9; [`sources`] is I1; `signing` is I3; `flow` is I4 to
-//! I8; [`gateway`] and [`Answer`] are the outside.
+//! The steps: I1 the source and its keys; I2 the untouched body; I3 its signature; I4 what the event is called; I5 where
+//! its body goes; I6 the row, put if absent; I7 what it means that one was there; I8 a message to the worker; I9 the
+//! answer.
+//!
+//! Reading order: [`Ingress::receive`] is the story; [`sources`] is I1; `signing` is I3; `flow` is I4 to I8; [`gateway`]
+//! and [`Answer`] are the outside.
 
 mod answer;
 pub mod config;

@@ -1,6 +1,6 @@
 //! Where we let ourselves be sent: the guard against requests to our own side of the network (SSRF).
 //!
-//! A customer chooses the URL, so the customer is the attacker here. One pure function says of an address whether it
+//! A tenant chooses the URL, so the tenant is the attacker here. One pure function says of an address whether it
 //! is a public one, and it says no unless it knows better. It looks at numbers only: the same address has many
 //! spellings. The guard is used twice: on a literal host when an endpoint is set ([`EndpointUrl::parse`]), and on the
 //! address that is about to be dialled, at every send ([`AddressPolicy::check`]). Names prove nothing in between.

@@ -1,3 +1,5 @@
+//! Endpoints: added, listed, shown; what their URLs may be.
+
 use domain::{
     address::AddressPolicy,
     endpoint::{Disabled, Health},

@@ -1,3 +1,5 @@
+//! Outgoing events: published, shown, sent again.
+
 use domain::{
     delivery::{Delivery, NewDelivery, State},
     id::{EndpointId, EventId},

@@ -1,3 +1,5 @@
+//! Received events: their story, what is parked, replay.
+
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::Origin,

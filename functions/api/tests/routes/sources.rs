@@ -1,3 +1,5 @@
+//! Sources: added, listed, shown.
+
 use domain::ports::SourceSecrets as _;
 use serde_json::{Value, json};
 use testkit::chaos::{Fault, When};

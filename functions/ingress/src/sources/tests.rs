@@ -1,3 +1,5 @@
+//! How long a source is believed, and what happens when it cannot be asked for.
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use domain::{ports::SourceSecret, secret::SecretText, source::Handler};

@@ -1,3 +1,5 @@
+//! Accepting, with a store, a bucket and a queue that fail at every step.
+
 use std::{
     pin::pin,
     task::{Context, Poll, Waker},
@@ -337,7 +339,7 @@ fn a_failed_send_is_not_an_error_and_leaves_a_due_row() {
     assert!(world.messages().is_empty());
 }
 
-/// DESIGN 13, from "verified" to "send failed": whatever call is the last one, the provider's next try ends with one
+/// From the verdict to the failed send: whatever call is the last one, the provider's next try ends with one
 /// row that is owed, its body readable, and a message or a due time.
 #[test]
 fn wherever_it_dies_the_next_try_ends_well() {

@@ -1,3 +1,5 @@
+//! Fan-out over the tables in memory: who gets an event, and what a crash leaves behind.
+
 use std::{pin::pin, task::Poll};
 
 use domain::{
@@ -135,7 +137,7 @@ async fn each_endpoint_that_wants_an_event_gets_one_delivery() {
     assert_eq!(world.messages(), 2);
 }
 
-/// DESIGN 7.2: the order is what makes every step a safe last one.
+/// The order is what makes every step a safe last one.
 #[tokio::test]
 async fn deliveries_come_before_wakes_before_messages_before_the_mark() {
     let event = event("acme", "in_1", 200);
@@ -307,7 +309,7 @@ async fn an_event_whose_lane_was_not_woken_stays_new() {
     assert_eq!((world.relayed(&event), world.messages()), (None, 0));
 }
 
-/// DESIGN 13: wake message lost, `wake_at` stands.
+/// A wake message may be lost: `wake_at` stands.
 #[tokio::test]
 async fn a_lost_message_fails_nothing() {
     let event = event("acme", "in_1", 200);
