@@ -44,6 +44,11 @@ impl Language {
     }
 
     fn install(self, name: &str) -> Result<PathBuf> {
+        let program = match self {
+            Self::Python => "python3",
+            Self::Node => "node",
+        };
+        succeed(Command::new(program).arg("--version"), root())?;
         let target = binaries::folder()?.parent().context("binaries have a folder above")?;
         let home = target.join("foreign").join(name);
         fs::create_dir_all(&home)?;
