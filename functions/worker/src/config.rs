@@ -70,7 +70,7 @@ impl Config {
         let limits = limits(env);
         let object_lease = env.millis("OBJECT_LEASE_MS", 1..=DAY_MS);
         // A body of the inbox is at most 8 MiB, so more would never be reached.
-        let payload_max = env.number("PAYLOAD_MAX_BYTES", 1..=8 * 1024 * 1024);
+        let payload_max = env.number("PAYLOAD_MAX_BYTES", 1..=1_000_000);
         Some(Self {
             base: base?,
             aws: aws?,

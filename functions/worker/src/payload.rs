@@ -19,7 +19,7 @@ const INLINE_MAX: usize = 16 * 1024;
 /// A payload that may not go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an outgoing event would have {bytes} bytes, and {most} are allowed; raise PAYLOAD_MAX_BYTES or send less"
+    "an outgoing event would have {bytes} bytes, and {most} are allowed; raise the parameter PayloadMaxBytes, up to 1000000, or send less"
 )]
 pub(crate) struct TooLarge {
     bytes: usize,

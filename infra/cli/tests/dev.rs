@@ -350,9 +350,12 @@ fn programs_that_are_missing_are_named_with_how_to_build_them() {
 
 #[test]
 fn ports_that_are_taken_are_named() {
-    // Four ports in a row; the first is taken, or the last.
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
+    // Seven ports in a row, below those that the system gives to others; the middle one is taken, as the first of four
+    // or as the last.
+    let first = 20_000 + u16::try_from(std::process::id() % 1000).unwrap() * 8;
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let port = (first..32_000).step_by(8).find(|from| (*from..from + 7).all(is_free)).unwrap() + 3;
+    let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let machine = Machine::new();
     let dev = |base: u16| {
         let base = base.to_string();
@@ -363,6 +366,7 @@ fn ports_that_are_taken_are_named() {
     assert!(ended.err.contains(&format!("cannot listen on port {port}")), "{}", ended.err);
     let subscriber = format!("the demo's subscriber cannot listen on port {port}");
     complains(&dev(port - 3), &[&subscriber, "choose other ports with --port"]);
+    drop(taken);
 }
 
 #[test]
