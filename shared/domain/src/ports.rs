@@ -457,6 +457,9 @@ pub trait Queue<M: Message>: Sync {
 
     /// Messages in the queue, whether visible, hidden or delayed.
     fn depth(&self) -> impl Future<Output = Stored<u64>> + Send;
+
+    /// Messages that a receiver could have now: neither hidden nor delayed.
+    fn visible(&self) -> impl Future<Output = Stored<u64>> + Send;
 }
 
 /// Large bodies, by name.
