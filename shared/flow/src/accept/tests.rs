@@ -412,3 +412,25 @@ impl World {
         assert_eq!(opened, Opened::Bytes(body.to_vec()), "{told}");
     }
 }
+
+/// A row of more than 400 KB is refused by the store for ever: what a customer of the provider may write must not make one.
+#[test]
+fn texts_that_no_row_could_hold_stand_as_their_hash() {
+    let world = World::new();
+    let long = "x".repeat(450_000);
+    let identity = Identity {
+        event_type: Some(long.clone()),
+        object_type: Some(long.clone()),
+        object_id: Some(long.clone()),
+        version: Some(signing::Version::Text(long)),
+        ..identity(Some("evt_1"))
+    };
+    let fetched = Fetched { body: b"{}", identity };
+    world.accept(Incoming::fetched(source(), fetched), at(0)).unwrap().unwrap();
+    let row = world.row().new;
+    let object = row.object.unwrap();
+    for text in [&row.event_type.unwrap(), &object.kind, &object.id] {
+        assert!(text.starts_with("sha256:") && text.len() == 71, "{text}");
+    }
+    assert_eq!(row.version, None);
+}
