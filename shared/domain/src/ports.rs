@@ -233,8 +233,8 @@ pub enum Published {
     New,
     /// The same request was made before, and had this event.
     Before(EventId),
-    /// The idempotency key was used for another body.
-    OtherBody,
+    /// The idempotency key was used for another event: see [`OutboxEvent::fingerprint`].
+    Other,
 }
 
 /// Outgoing events.
