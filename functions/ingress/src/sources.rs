@@ -194,11 +194,7 @@ impl Kept {
             return LookUp::Known(known.clone());
         }
         self.unknown.retain(|_, until| *until > now);
-        if self.unknown.contains_key(name) {
-            LookUp::Unknown
-        } else {
-            LookUp::New
-        }
+        if self.unknown.contains_key(name) { LookUp::Unknown } else { LookUp::New }
     }
 
     fn forget(&mut self, name: &SourceName, now: Timestamp) {

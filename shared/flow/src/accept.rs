@@ -206,10 +206,9 @@ fn row(
             // No id, or none that can be used: every event has one that follows from what it is.
             Some(Err(_)) | None => InboxKey::of_body(incoming.source.clone(), &sha256.0),
         },
-        object: incoming.object().map(|object| ObjectRef {
-            kind: bounded(object.kind),
-            id: bounded(object.id),
-        }),
+        object: incoming
+            .object()
+            .map(|object| ObjectRef { kind: bounded(object.kind), id: bounded(object.id) }),
         // A hash would sort anyhow: without a version the object is not mirrored, and the event still goes out.
         version: incoming.version().filter(
             |version| !matches!(version, Version::Text(text) if text.len() > MAX_PROVIDER_ID),
