@@ -95,33 +95,14 @@ pub async fn publish<P: Ports>(
     };
     let (status, id) = match api.outbox.publish(&event, key.as_deref()).await? {
         Published::New => (StatusCode::ACCEPTED, event.id),
-        Published::Before(id) if is_same(&api, &event, id).await? => (StatusCode::OK, id),
-        Published::Before(_) | Published::OtherBody => {
+        Published::Before(id) => (StatusCode::OK, id),
+        Published::Other => {
             let detail =
                 "The Idempotency-Key was used for another event. Use a new key for each event.";
             return Err(Problem::conflict("key-reused", detail));
         }
     };
     Ok((status, axum::Json(PublishedEvent { id, repeated: status == StatusCode::OK })))
-}
-
-/// Whether the event that a key stands for is this one. The outbox compares payloads only.
-async fn is_same<P: Ports>(
-    api: &Api<P>,
-    event: &OutboxEvent,
-    before: EventId,
-) -> Result<bool, Problem> {
-    let about = |event: &OutboxEvent| {
-        (
-            event.event_type.clone(),
-            event.schema_version,
-            event.aggregate_id.clone(),
-            event.aggregate_version,
-        )
-    };
-    // A key outlives its event: then there is nothing left to compare, and nothing is published twice.
-    let row = api.outbox.event(&event.tenant, before).await?;
-    Ok(row.is_none_or(|row| about(&row.event) == about(event)))
 }
 
 /// Payloads over this many bytes go to the bucket: the row stays cheap to mark, and far below DynamoDB's 400 KB.

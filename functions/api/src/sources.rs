@@ -65,6 +65,18 @@ pub struct SourceList {
     sources: Vec<SourceView>,
 }
 
+/// Most secrets of one source: two are active in a rotation.
+const MAX_SECRETS: usize = 10;
+
+/// Most bytes of a secret. All of a source's, escaped as JSON, stay below the 64 KiB that the store of secrets takes.
+const MAX_SECRET: usize = 1024;
+
+/// Most types of a forwarding source, as of an endpoint.
+const MAX_TYPES: usize = 100;
+
+/// Most bytes of a scheme of one's own, as JSON. Presets have a thousand, and a row of the registry takes 400 KB.
+const MAX_SCHEME: usize = 16 * 1024;
+
 /// Most bytes of a secret's id.
 const MAX_SECRET_ID: usize = 64;
 
@@ -160,6 +172,10 @@ fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
         }
         NewHandler::Forward { tenant, types } => {
             let tenant = found.keep("handler.tenant", tenant.parse());
+            if types.len() > MAX_TYPES {
+                found.note("handler.types", format!("a source has at most {MAX_TYPES}"));
+                return None;
+            }
             let types = types
                 .iter()
                 .enumerate()
@@ -188,6 +204,10 @@ fn scheme(choice: &SchemeChoice, found: &mut Findings) -> Option<Scheme> {
             }
             scheme?
         }
+        SchemeChoice::Own(value) if value.to_string().len() > MAX_SCHEME => {
+            found.note("scheme.own", format!("it has more than {MAX_SCHEME} bytes"));
+            return None;
+        }
         SchemeChoice::Own(value) => {
             let read = Scheme::from_value(value.clone());
             read.map_err(|problems| found.note("scheme.own", problems)).ok()?
@@ -210,12 +230,20 @@ fn secrets(scheme: &Scheme, text: &RawValue, found: &mut Findings) -> Vec<Source
     if all.is_empty() {
         found.note("secrets", "a source needs at least one: without it, nothing can be verified");
     }
+    if all.len() > MAX_SECRETS {
+        found.note("secrets", format!("a source has at most {MAX_SECRETS}"));
+        return Vec::new();
+    }
     let mut good = Vec::new();
     for (at, (id, secret)) in all.iter().enumerate() {
         // By number, not by id: whoever swaps the two would find the secret in the answer.
         let field = format!("secrets[{at}]");
         if !(1..=MAX_SECRET_ID).contains(&id.len()) || !id.bytes().all(|b| b.is_ascii_graphic()) {
             found.note(&field, format!("its id is 1 to {MAX_SECRET_ID} visible ASCII characters"));
+            continue;
+        }
+        if secret.expose().len() > MAX_SECRET {
+            found.note(&field, format!("it has more than {MAX_SECRET} bytes"));
             continue;
         }
         let Some(key) = found.keep(&field, Key::parse(scheme, id.as_str(), secret)) else {

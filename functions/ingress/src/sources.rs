@@ -1,7 +1,7 @@
 //! Sources with their schemes and secrets, kept between requests.
 //!
-//! A request that is refused costs no read: known sources are believed for minutes, unknown names are remembered, and a
-//! wrong signature makes us look for newer secrets once a minute at most.
+//! A request that is refused costs no read, unless it makes up a new name: known sources are believed for minutes, the
+//! latest unknown names are remembered, and a wrong signature makes us look for newer secrets once a minute at most.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,9 @@ use signing::{Key, Problems, Scheme, Secret};
 /// How long a name is remembered as unknown: a new source works after this at the latest.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
 
-/// Most names that are remembered as unknown, and so the most reads that made-up names cost in [`UNKNOWN_FOR`].
+/// Most names that are remembered as unknown. Above, the one that was asked for longest ago is forgotten: a flood of ever
+/// new names costs a read for each, which is less than its request costs anyway. Refusing to look would let anybody shut
+/// out every source that this sandbox has not met yet.
 const MAX_UNKNOWN: usize = 256;
 
 /// Most sources that are kept. Above, the one that was read longest ago is read again.
@@ -61,9 +63,6 @@ pub enum SourceError {
     /// Its own scheme is not one.
     #[error("the source's own scheme has problems")]
     BadScheme(#[source] Problems),
-    /// So many unknown names were asked for that another one is not looked up now.
-    #[error("too many unknown sources were asked for")]
-    TooManyNames,
 }
 
 impl SourceError {
@@ -71,7 +70,6 @@ impl SourceError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Registry(cause) | Self::Secrets(cause) => cause.is_transient(),
-            Self::TooManyNames => true,
             Self::NoScheme(_) | Self::BadScheme(_) => false,
         }
     }
@@ -121,7 +119,6 @@ impl<'a, R: Registry, S: SourceSecrets> Sources<'a, R, S> {
             LookUp::Known(known) if !self.is_due(&known, now) => return Ok(Some(known.feed)),
             LookUp::Known(known) => Some(known),
             LookUp::Unknown => return Ok(None),
-            LookUp::TooMany => return Err(SourceError::TooManyNames),
             LookUp::New => None,
         };
         match (self.load(name, now).await, known) {
@@ -189,7 +186,6 @@ enum LookUp {
     Known(Known),
     Unknown,
     New,
-    TooMany,
 }
 
 impl Kept {
@@ -198,19 +194,19 @@ impl Kept {
             return LookUp::Known(known.clone());
         }
         self.unknown.retain(|_, until| *until > now);
-        if self.unknown.contains_key(name) {
-            LookUp::Unknown
-        } else if self.unknown.len() >= MAX_UNKNOWN {
-            LookUp::TooMany
-        } else {
-            LookUp::New
-        }
+        if self.unknown.contains_key(name) { LookUp::Unknown } else { LookUp::New }
     }
 
     fn forget(&mut self, name: &SourceName, now: Timestamp) {
         self.known.remove(name);
         let until = now.saturating_add(UNKNOWN_FOR).unwrap_or(Timestamp::MAX);
         self.unknown.insert(name.clone(), until);
+        if self.unknown.len() > MAX_UNKNOWN {
+            let oldest = self.unknown.iter().min_by_key(|(_, until)| **until);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                self.unknown.remove(&oldest);
+            }
+        }
     }
 
     fn keep(&mut self, name: &SourceName, known: Known) {

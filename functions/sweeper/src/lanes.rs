@@ -39,9 +39,11 @@ where
     if sleepers.is_empty() {
         return part;
     }
-    match sweeper.wake.depth().await {
-        // Every lane that is due has a message already: more of them would only circle.
-        Ok(depth) if depth >= sleepers.len() as u64 => return part,
+    // Only messages that the deliverer could have now. A delayed one is of a lane that is not due yet, and a hidden one may
+    // be of a deliverer that died: counted, they would keep a lane asleep whose message was lost.
+    match sweeper.wake.visible().await {
+        // The deliverer is behind: it has as many messages before it as lanes are due.
+        Ok(visible) if visible >= sleepers.len() as u64 => return part,
         Ok(_) => {}
         Err(error) => part.fail(error),
     }

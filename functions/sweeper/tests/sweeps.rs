@@ -19,7 +19,7 @@ use domain::{
     id::{EndpointId, EventId, InboxKey, TenantId},
     inbox::{NewRow, Row, Status},
     lane::LaneId,
-    message::{InboundMessage, Message as _},
+    message::{InboundMessage, Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
     ports::{Fanout as _, Inbox as _, Outbox as _, Queue, State as _},
     source::{Handler, SchemeChoice, Source},
@@ -381,6 +381,24 @@ async fn a_lane_whose_time_has_come_is_woken_unless_its_message_is_there() {
     done(bench.sweep().await, 1, 0);
     done(bench.sweep().await, 0, 0);
     bench.wake.purge();
+    done(bench.sweep().await, 1, 0);
+}
+
+/// The message of a deliverer that died is hidden for minutes, and the next tries of failing endpoints are delayed: neither
+/// will wake this lane.
+#[tokio::test]
+async fn messages_that_nobody_can_have_now_do_not_keep_a_lane_asleep() {
+    let bench = Bench::new();
+    let lane = LaneId { tenant: tenant(), endpoint: bench.endpoint(), lane: 0 };
+    bench.store.wake(&lane, at(100)).await.unwrap();
+    bench.at(100);
+    let other = [WakeMessage(LaneId { lane: 1, ..lane })];
+    bench.wake.send(&other, Duration::ZERO).await;
+    assert!(bench.wake.receive(|_| 0).is_some());
+    done(bench.sweep().await, 1, 0);
+
+    bench.wake.purge();
+    bench.wake.send(&other, Duration::from_secs(900)).await;
     done(bench.sweep().await, 1, 0);
 }
 

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
+    body::Sha256Hash,
     id::{EndpointId, EventId, TenantId},
     plan::Emit,
 };
@@ -36,10 +37,25 @@ pub enum Payload {
     /// The bytes themselves.
     Inline(Vec<u8>),
     /// An object in the bucket, named by its hash.
-    Bucket(crate::body::Sha256Hash),
+    Bucket(Sha256Hash),
 }
 
 impl OutboxEvent {
+    /// The hash of everything that its publisher chose: two events with the same one are the same publish. Its id, its
+    /// time and its trace belong to the call.
+    pub fn fingerprint(&self) -> Sha256Hash {
+        let payload = match &self.payload {
+            Payload::Inline(bytes) => Sha256Hash::of(bytes),
+            Payload::Bucket(sha256) => *sha256,
+        };
+        let Self { tenant, event_type, schema_version, aggregate_id, aggregate_version, .. } = self;
+        // Debug quotes texts, so that no two lists print alike.
+        let chosen = format!(
+            "{tenant} {event_type:?} {schema_version} {aggregate_id:?} {aggregate_version:?} {payload}"
+        );
+        Sha256Hash::of(chosen.as_bytes())
+    }
+
     /// The outgoing event that a plan asked for.
     pub fn from_emit(id: EventId, emit: Emit, now: Timestamp) -> Self {
         let Emit {

@@ -233,8 +233,8 @@ pub enum Published {
     New,
     /// The same request was made before, and had this event.
     Before(EventId),
-    /// The idempotency key was used for another body.
-    OtherBody,
+    /// The idempotency key was used for another event: see [`OutboxEvent::fingerprint`].
+    Other,
 }
 
 /// Outgoing events.
@@ -457,6 +457,9 @@ pub trait Queue<M: Message>: Sync {
 
     /// Messages in the queue, whether visible, hidden or delayed.
     fn depth(&self) -> impl Future<Output = Stored<u64>> + Send;
+
+    /// Messages that a receiver could have now: neither hidden nor delayed.
+    fn visible(&self) -> impl Future<Output = Stored<u64>> + Send;
 }
 
 /// Large bodies, by name.

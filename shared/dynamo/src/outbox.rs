@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use domain::{
     body::Sha256Hash,
     id::{EventId, TenantId},
-    outbox::{OutboxEvent, OutboxRow, Payload, Relayed},
+    outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{Backlog, Outbox, Published, StoreError, Stored},
 };
 use jiff::Timestamp;
@@ -68,7 +68,7 @@ impl OutboxTable {
             let cause = "this function was not told where idempotency keys stand";
             return Err(StoreError::Refused(cause.into()));
         };
-        let sha256 = hash_of(&event.payload);
+        let sha256 = event.fingerprint();
         let expires_at = later(event.occurred_at, self.retention.saturating_add(KEY_OUTLIVES));
         let item = Writer::new(keys::request(&event.tenant, key), "request")
             .put("event", s(event.id.to_string()))
@@ -100,13 +100,6 @@ fn read_request(item: &Item) -> Stored<Request> {
     Ok(Request { event: item.parse("event")?, sha256: Sha256Hash(sha256), at: item.time("at")? })
 }
 
-fn hash_of(payload: &Payload) -> Sha256Hash {
-    match payload {
-        Payload::Inline(bytes) => Sha256Hash::of(bytes),
-        Payload::Bucket(sha256) => *sha256,
-    }
-}
-
 fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -126,8 +119,10 @@ impl Outbox for OutboxTable {
             self.put(event).await?;
             return Ok(Published::New);
         }
-        if request.sha256 != hash_of(&event.payload) {
-            return Ok(Published::OtherBody);
+        // All of the event, not only its payload: what is put below, in the place of a first call that died, must be what
+        // that call would have put.
+        if request.sha256 != event.fingerprint() {
+            return Ok(Published::Other);
         }
         // The first call may have died before it put the event. Once an event of that age may have been relayed and
         // have expired, its absence says nothing, and putting it again would send it again.

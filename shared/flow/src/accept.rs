@@ -7,8 +7,8 @@ use std::{io, time::Duration};
 
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
-    event::Origin,
-    id::InboxKey,
+    event::{ObjectRef, Origin, Version},
+    id::{InboxKey, MAX_PROVIDER_ID},
     inbox::{Accepted, NewRow, Status},
     message::InboundMessage,
     ports::{Bodies, Inbox, Queue, StoreError, may_rearm},
@@ -206,10 +206,15 @@ fn row(
             // No id, or none that can be used: every event has one that follows from what it is.
             Some(Err(_)) | None => InboxKey::of_body(incoming.source.clone(), &sha256.0),
         },
-        object: incoming.object(),
-        version: incoming.version(),
+        object: incoming
+            .object()
+            .map(|object| ObjectRef { kind: bounded(object.kind), id: bounded(object.id) }),
+        // A hash would sort anyhow: without a version the object is not mirrored, and the event still goes out.
+        version: incoming.version().filter(
+            |version| !matches!(version, Version::Text(text) if text.len() > MAX_PROVIDER_ID),
+        ),
         body: StoredBody { sha256, length: incoming.body.len() as u64, place: Place::Beside },
-        event_type: incoming.identity.event_type,
+        event_type: incoming.identity.event_type.map(bounded),
         received_at: now,
         due_at,
         headers: incoming.headers,
@@ -221,6 +226,16 @@ fn row(
     };
     row.body.place = body::place(compressed, body::room(&row));
     row
+}
+
+/// A text of the provider as the row holds it. The store takes 400 KB a row and refuses more for ever, so a text that no
+/// key would hold stands as its hash; the body still has it whole.
+fn bounded(text: String) -> String {
+    if text.len() <= MAX_PROVIDER_ID {
+        text
+    } else {
+        format!("sha256:{}", Sha256Hash::of(text.as_bytes()))
+    }
 }
 
 #[cfg(test)]

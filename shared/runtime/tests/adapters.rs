@@ -220,6 +220,7 @@ async fn the_depth_counts_every_message_and_a_missing_number_is_no_zero() {
     }});
     let aws = Scripted::json(move |_, _| (200, answer.clone())).await;
     assert_eq!(Queue::<InboundMessage>::depth(&queue(&aws)).await.unwrap(), 10);
+    assert_eq!(Queue::<InboundMessage>::visible(&queue(&aws)).await.unwrap(), 5);
     let aws =
         Scripted::json(|_, _| (200, json!({"Attributes": {"ApproximateNumberOfMessages": "5"}})))
             .await;

@@ -387,6 +387,10 @@ impl Queue<WakeMessage> for Door {
     async fn depth(&self) -> Stored<u64> {
         Ok(0)
     }
+
+    async fn visible(&self) -> Stored<u64> {
+        Ok(0)
+    }
 }
 
 impl Sender for Door {

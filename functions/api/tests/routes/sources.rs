@@ -163,3 +163,32 @@ async fn unknown_and_missing_fields_are_refused_by_name() {
     let without = |new: &mut Value| new.as_object_mut().unwrap().remove("handler").map_or((), drop);
     check(without, "missing field `handler`").await;
 }
+
+/// What a store would refuse is refused before the row: a row whose secrets cannot be made takes the name for ever.
+#[tokio::test]
+async fn what_no_store_would_take_is_told_before_anything_is_done() {
+    let many = |count: usize, of: &Value| {
+        Value::Object((0..count).map(|n| (format!("k{n}"), of.clone())).collect())
+    };
+    let mut too_large = Vec::new();
+    for (field, value) in [
+        ("secrets", many(11, &json!(SECRET))),
+        ("secrets", json!({"k": "x".repeat(1025)})),
+        ("handler", json!({"kind": "forward", "tenant": "acme", "types": vec!["a.b"; 101]})),
+        ("scheme", json!({"own": {"like": "stripe", "title": "x".repeat(17_000)}})),
+    ] {
+        let mut new = source("large");
+        new[field] = value;
+        too_large.push(new);
+    }
+    let postern = Deployment::new();
+    for new in too_large {
+        let detail = postern.post("/v1/sources", &new).await.problem(422, "invalid-request");
+        assert!(detail.contains("at most") || detail.contains("more than"), "{detail}");
+    }
+    assert!(postern.0.registry.tables().sources.is_empty());
+    let mut new = source("large");
+    new["secrets"] = many(10, &json!(SECRET));
+    new["handler"]["types"] = json!(vec!["a.b"; 100]);
+    postern.post("/v1/sources", &new).await.good(201);
+}

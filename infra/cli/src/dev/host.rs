@@ -149,8 +149,9 @@ async fn ready_line(child: &mut Child) -> Option<String> {
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
 
-    // Beside it first: a process that dies here leaves the old file whole.
-    let beside = path.with_extension("new");
+    // Beside it first: a process that dies here leaves the old file whole. A name of its own for each process: of two that
+    // write at once, the second would find its file renamed by the first.
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     file.write_all(bytes)?;

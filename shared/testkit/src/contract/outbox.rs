@@ -21,7 +21,7 @@ pub async fn outbox<T: Tables>(fresh: impl AsyncFn() -> T) {
     rules!(fresh:
         a_published_event_reads_back_byte_by_byte,
         the_same_request_again_has_the_first_event,
-        an_idempotency_key_holds_for_its_body_and_its_tenant,
+        an_idempotency_key_holds_for_its_event_and_its_tenant,
         of_many_same_requests_at_once_one_is_written,
         a_relayed_event_says_to_whom_and_is_no_longer_owed,
         marking_what_is_not_there_makes_nothing,
@@ -76,19 +76,29 @@ async fn once_more(on: &impl Tables, event: &OutboxEvent) -> Result<EventId, Sto
     match on.outbox().publish(event, Some("k")).await? {
         Published::New => Ok(event.id),
         Published::Before(id) => Ok(id),
-        Published::OtherBody => panic!("the body is the same"),
+        Published::Other => panic!("the event is the same"),
     }
 }
 
-async fn an_idempotency_key_holds_for_its_body_and_its_tenant(on: &impl Tables) -> Kept {
+async fn an_idempotency_key_holds_for_its_event_and_its_tenant(on: &impl Tables) -> Kept {
     let first = outgoing(event_id(0, 1), b"body");
     let changed = outgoing(event_id(1, 2), b"other body");
     let elsewhere =
         OutboxEvent { tenant: "other".parse().unwrap(), ..outgoing(event_id(1, 3), b"body") };
     let other_key = outgoing(event_id(1, 4), b"body");
     assert_eq!(on.outbox().publish(&first, Some("k")).await?, Published::New);
-    assert_eq!(on.outbox().publish(&changed, Some("k")).await?, Published::OtherBody);
-    assert_eq!(on.outbox().event(&demo(), changed.id).await?, None);
+    let same = outgoing(event_id(1, 2), b"body");
+    let others = [
+        changed.clone(),
+        OutboxEvent { event_type: "other".to_owned(), ..same.clone() },
+        OutboxEvent { schema_version: same.schema_version + 1, ..same.clone() },
+        OutboxEvent { aggregate_id: "other".to_owned(), ..same.clone() },
+        OutboxEvent { aggregate_version: Some(99), ..same },
+    ];
+    for other in others {
+        assert_eq!(on.outbox().publish(&other, Some("k")).await?, Published::Other, "{other:?}");
+        assert_eq!(on.outbox().event(&demo(), other.id).await?, None);
+    }
     assert_eq!(on.outbox().publish(&elsewhere, Some("k")).await?, Published::New);
     assert_eq!(on.outbox().publish(&other_key, Some("k#2")).await?, Published::New);
     assert_eq!(on.outbox().publish(&changed, None).await?, Published::New);

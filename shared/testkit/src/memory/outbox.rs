@@ -1,21 +1,13 @@
 //! The outbox in memory.
 
 use domain::{
-    body::Sha256Hash,
     id::{EventId, TenantId, shard_of},
-    outbox::{OutboxEvent, OutboxRow, Payload, Relayed},
+    outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{Backlog, Outbox, Published, Stored},
 };
 use jiff::Timestamp;
 
 use super::{Store, Tables};
-
-fn hash_of(payload: &Payload) -> Sha256Hash {
-    match payload {
-        Payload::Inline(bytes) => Sha256Hash::of(bytes),
-        Payload::Bucket(hash) => *hash,
-    }
-}
 
 fn unrelayed(tables: &Tables, shard: u16, shards: u16) -> impl Iterator<Item = &OutboxEvent> {
     tables
@@ -33,14 +25,14 @@ impl Outbox for Store {
         idempotency_key: Option<&str>,
     ) -> Stored<Published> {
         self.call("outbox.publish", |tables| {
-            let hash = hash_of(&event.payload);
+            let hash = event.fingerprint();
             let request = idempotency_key.map(|key| (event.tenant.clone(), key.to_owned()));
             if let Some(request) = request {
                 if let Some((before, old)) = tables.requests.get(&request) {
                     return if *old == hash {
                         Published::Before(*before)
                     } else {
-                        Published::OtherBody
+                        Published::Other
                     };
                 }
                 tables.requests.insert(request, (event.id, hash));

@@ -194,4 +194,12 @@ impl<M: Message> Queue<M> for MemoryQueue {
     async fn depth(&self) -> Stored<u64> {
         self.chaos.call("queue.depth", || self.lock().messages.len() as u64).await
     }
+
+    async fn visible(&self) -> Stored<u64> {
+        let count = || {
+            let inner = self.lock();
+            inner.messages.iter().filter(|message| message.visible_at <= inner.now).count() as u64
+        };
+        self.chaos.call("queue.visible", count).await
+    }
 }
