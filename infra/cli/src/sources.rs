@@ -46,7 +46,7 @@ pub struct Add {
     #[arg(long, value_name = "TENANT", conflicts_with = "mirror")]
     forward: Option<String>,
     /// Forward only these types; may be given more than once
-    #[arg(long, value_name = "PATTERN", requires = "forward")]
+    #[arg(long = "type", value_name = "PATTERN", requires = "forward")]
     types: Vec<String>,
     /// Keep the provider's objects in the State table
     #[arg(long, required_unless_present = "forward")]

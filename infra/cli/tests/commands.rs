@@ -159,7 +159,7 @@ fn a_source_is_added_with_its_secret_from_a_file_or_a_pipe() {
     fs::write(&file, "whsec_CANARY\n").unwrap();
     let add = |file: &str, input: &str| {
         let add = ["sources", "add", "shop", "--scheme", "stripe", "--forward", "acme"];
-        let more = ["--types", "a.*", "--types", "b", "--secret-file", file];
+        let more = ["--type", "a.*", "--type", "b", "--secret-file", file];
         fake.run_with(&[&add[..], &more[..]].concat(), input)
     };
     for (file, input) in [(file.to_str().unwrap(), ""), ("-", "whsec_CANARY")] {
