@@ -38,6 +38,18 @@ const UNUSED: &[(&str, &str, &str, &str)] = &[
     ("relay", "dynamodb:ListStreams", "/stream/*", "the event source does it"),
     (
         "worker",
+        "s3:ListBucket",
+        "",
+        "S3 itself asks it, to tell an absent object from a forbidden one",
+    ),
+    (
+        "deliverer",
+        "s3:ListBucket",
+        "",
+        "S3 itself asks it, to tell an absent object from a forbidden one",
+    ),
+    (
+        "worker",
         "dynamodb:ConditionCheckItem",
         "StateTable",
         "a commit under an object's lease; no handler takes one yet",
