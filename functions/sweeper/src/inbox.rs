@@ -82,7 +82,10 @@ where
     part
 }
 
-/// Whether the queue holds a message for every pending row already: more of them would only circle.
+/// Whether the worker has a message for every pending row before it already: more of them would only circle.
+///
+/// Hidden and delayed messages do not count: one may be of a worker that died, or a second one of a row that fails, and
+/// counted they would stand for a row whose own message was lost.
 async fn is_full<I, S, O, L, R, Q, W, N>(
     sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
 ) -> Stored<bool>
@@ -90,11 +93,11 @@ where
     I: DueInbox,
     Q: Queue<InboundMessage>,
 {
-    let depth = sweeper.inbound.depth().await?;
-    if depth == 0 {
+    let visible = sweeper.inbound.visible().await?;
+    if visible == 0 {
         return Ok(false);
     }
-    Ok(depth >= pending(sweeper.inbox, sweeper.rules.pending_shards).await?.count)
+    Ok(visible >= pending(sweeper.inbox, sweeper.rules.pending_shards).await?.count)
 }
 
 /// All pending rows.

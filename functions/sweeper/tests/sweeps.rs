@@ -384,6 +384,18 @@ async fn a_lane_whose_time_has_come_is_woken_unless_its_message_is_there() {
     done(bench.sweep().await, 1, 0);
 }
 
+/// The message of a worker that died is hidden for minutes, and a row that fails may have two: none stands for this row.
+#[tokio::test]
+async fn messages_that_nobody_can_have_now_do_not_keep_an_event_waiting() {
+    let bench = Bench::new();
+    bench.row("a", 0).await;
+    bench.at(200);
+    let other = [InboundMessage(key("other"))];
+    bench.inbound.send(&other, Duration::ZERO).await;
+    assert!(bench.inbound.receive(|_| 0).is_some());
+    done(bench.sweep().await, 1, 0);
+}
+
 /// The message of a deliverer that died is hidden for minutes, and the next tries of failing endpoints are delayed: neither
 /// will wake this lane.
 #[tokio::test]
