@@ -343,7 +343,7 @@ async fn one_part_that_fails_does_not_stop_the_others() {
         assert_eq!(!bench.messages().is_empty(), part != "inbox");
         let relayed = bench.store.event(&tenant(), outgoing).await.unwrap().unwrap().relayed;
         assert_eq!(relayed.is_some(), part != "outbox");
-        let wakes: u64 = Queue::<InboundMessage>::depth(&bench.wake).await.unwrap();
+        let wakes: u64 = Queue::<InboundMessage>::visible(&bench.wake).await.unwrap();
         assert!(wakes > 0);
         let lines = bench.metrics.lines(at(0)).join("");
         assert!(lines.contains("webhooks_pending_count"), "{call}");

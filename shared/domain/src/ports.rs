@@ -455,9 +455,6 @@ pub trait Queue<M: Message>: Sync {
     /// Hides a received message for a while. A failure only means that the queue's own time applies.
     fn defer(&self, receipt: &str, wait: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Messages in the queue, whether visible, hidden or delayed.
-    fn depth(&self) -> impl Future<Output = Stored<u64>> + Send;
-
     /// Messages that a receiver could have now: neither hidden nor delayed.
     fn visible(&self) -> impl Future<Output = Stored<u64>> + Send;
 }

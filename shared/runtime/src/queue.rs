@@ -39,26 +39,6 @@ impl SqsQueue {
         Self { client, url }
     }
 
-    /// The sum of some of the queue's numbers.
-    async fn sum(&self, names: &[QueueAttributeName]) -> Stored<u64> {
-        let answer = self
-            .client
-            .get_queue_attributes()
-            .queue_url(&self.url)
-            .set_attribute_names(Some(names.to_vec()))
-            .send()
-            .await
-            .map_err(failed)?;
-        let attributes = answer.attributes();
-        names.iter().try_fold(0_u64, |sum, name| {
-            let text = attributes.and_then(|all| all.get(name)).map(String::as_str);
-            let count: Option<u64> = text.and_then(|text| text.parse().ok());
-            count.map(|count| sum.saturating_add(count)).ok_or_else(|| {
-                StoreError::Unreadable(format!("the queue does not say its {}", name.as_str()))
-            })
-        })
-    }
-
     /// Sends one message; whether it went.
     async fn send_one<M: Message>(&self, message: &M, delay: i32) -> bool {
         let sent = self
@@ -149,17 +129,20 @@ impl<M: Message> Queue<M> for SqsQueue {
         }
     }
 
-    async fn depth(&self) -> Stored<u64> {
-        let names = [
-            QueueAttributeName::ApproximateNumberOfMessages,
-            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
-            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
-        ];
-        self.sum(&names).await
-    }
-
     async fn visible(&self) -> Stored<u64> {
-        self.sum(&[QueueAttributeName::ApproximateNumberOfMessages]).await
+        let name = QueueAttributeName::ApproximateNumberOfMessages;
+        let answer = self
+            .client
+            .get_queue_attributes()
+            .queue_url(&self.url)
+            .attribute_names(name.clone())
+            .send()
+            .await
+            .map_err(failed)?;
+        let text = answer.attributes().and_then(|all| all.get(&name));
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| {
+            StoreError::Unreadable(format!("the queue does not say its {}", name.as_str()))
+        })
     }
 }
 

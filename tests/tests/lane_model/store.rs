@@ -384,10 +384,6 @@ impl Queue<WakeMessage> for Door {
 
     async fn defer(&self, _: &str, _: Duration) {}
 
-    async fn depth(&self) -> Stored<u64> {
-        Ok(0)
-    }
-
     async fn visible(&self) -> Stored<u64> {
         Ok(0)
     }

@@ -191,10 +191,6 @@ impl<M: Message> Queue<M> for MemoryQueue {
             .await;
     }
 
-    async fn depth(&self) -> Stored<u64> {
-        self.chaos.call("queue.depth", || self.lock().messages.len() as u64).await
-    }
-
     async fn visible(&self) -> Stored<u64> {
         let count = || {
             let inner = self.lock();
