@@ -40,19 +40,7 @@ const DEFAULT_REGION: &str = "us-east-1";
 /// # Errors
 /// Everything that the local host cannot accept, at once, each with file, line and column.
 pub fn read(path: &Path, samconfig: Option<(&Path, &str)>) -> Result<Wiring, TemplateProblems> {
-    load(path, samconfig, None).map(|stack| stack.wiring)
-}
-
-/// Reads a template as [`read`] does, for a region that is given.
-///
-/// # Errors
-/// As [`read`].
-pub fn read_in(
-    path: &Path,
-    samconfig: Option<(&Path, &str)>,
-    region: &str,
-) -> Result<Wiring, TemplateProblems> {
-    load(path, samconfig, Some(region)).map(|stack| stack.wiring)
+    load(path, samconfig).map(|stack| stack.wiring)
 }
 
 /// What the template's roles may do.
@@ -60,7 +48,7 @@ pub fn read_in(
 /// # Errors
 /// As [`read`].
 pub fn roles(path: &Path, samconfig: Option<(&Path, &str)>) -> Result<Vec<Role>, TemplateProblems> {
-    load(path, samconfig, None).map(|stack| stack.roles)
+    load(path, samconfig).map(|stack| stack.roles)
 }
 
 /// Puts the real addresses of the HTTP APIs (logical id to base URL, no slash at the end) into the environments.
@@ -80,11 +68,7 @@ pub fn locate(wiring: &mut Wiring, bases: &BTreeMap<String, String>) {
     }
 }
 
-fn load(
-    path: &Path,
-    samconfig: Option<(&Path, &str)>,
-    region: Option<&str>,
-) -> Result<Stack, TemplateProblems> {
+fn load(path: &Path, samconfig: Option<(&Path, &str)>) -> Result<Stack, TemplateProblems> {
     let file = name_of(path);
     let problems = Problems::of(&file);
     let (settings, config_file) = match samconfig {
@@ -115,7 +99,7 @@ fn load(
             return problems.into_result().map(|()| Stack::default());
         }
     };
-    let region = region.or(settings.region.as_deref()).unwrap_or(DEFAULT_REGION).to_owned();
+    let region = settings.region.as_deref().unwrap_or(DEFAULT_REGION).to_owned();
     stack::read(&root, &settings, &config_file, &region, problems)
 }
 
