@@ -10,7 +10,6 @@ use std::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    task::Poll,
     time::Duration,
 };
 
@@ -26,7 +25,7 @@ use domain::{
 };
 use jiff::Timestamp;
 use testkit::{
-    chaos::{Chaos, Fault, When},
+    chaos::{Fault, When},
     memory::{LaneItem, MemoryQueue, Store},
 };
 
@@ -583,7 +582,7 @@ async fn a_holder_may_die_in_any_call() {
         for when in [When::Before, When::After] {
             let world = World::new(2, outcomes());
             world.store.chaos.at(call, when, Fault::Crash);
-            let died = until_crash(&world.store.chaos, world.drain()).await;
+            let died = world.store.chaos.until_crash(world.drain()).await;
             assert!(died.is_none(), "call {call} {when:?}");
             world.store.chaos.heal();
             finish(&world).await;
@@ -607,16 +606,6 @@ async fn finish(world: &World) {
         world.drain().await;
     }
     panic!("the lane never sleeps");
-}
-
-async fn until_crash<T>(chaos: &Chaos, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    std::future::poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if chaos.crashed() => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
 }
 
 /// RPL-in-flight: redelivered while its last attempt is still under way elsewhere.

@@ -2,7 +2,9 @@
 
 use std::{
     fmt,
+    pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
+    task::Poll,
 };
 
 use domain::ports::StoreError;
@@ -85,6 +87,17 @@ impl Chaos {
         std::mem::take(&mut self.lock().crashed)
     }
 
+    /// Runs a process until it ends or dies in a call; `None`: it died, and what it had not done stays undone.
+    pub async fn until_crash<T>(&self, process: impl Future<Output = T>) -> Option<T> {
+        let mut process = pin!(process);
+        std::future::poll_fn(|context| match process.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if self.crashed() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
     /// Runs one call: yields once, so that another process may come first, then does `effect` under the verdict.
     pub(crate) async fn call<T>(
         &self,
@@ -132,11 +145,11 @@ pub(crate) async fn yield_once() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
         if yielded {
-            return std::task::Poll::Ready(());
+            return Poll::Ready(());
         }
         yielded = true;
         context.waker().wake_by_ref();
-        std::task::Poll::Pending
+        Poll::Pending
     })
     .await;
 }

@@ -1,14 +1,12 @@
 //! Fan-out over the tables in memory: who gets an event, and what a crash leaves behind.
 
-use std::{pin::pin, task::Poll};
-
 use domain::{
     endpoint::LaneCount,
     id::EventId,
     outbox::{OutboxRow, Payload},
 };
 use testkit::{
-    chaos::{Chaos, Fault, When},
+    chaos::{Fault, When},
     memory::{MemoryQueue, Store, Tables},
 };
 
@@ -109,16 +107,6 @@ fn owed(tables: &Tables) -> (Vec<String>, Vec<String>, Vec<String>) {
     (deliveries.collect(), pointers.collect(), woken.map(|(lane, _)| lane.to_string()).collect())
 }
 
-async fn until_crash<T>(chaos: &Chaos, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    std::future::poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if chaos.crashed() => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
-}
-
 /// E16, F14
 #[tokio::test]
 async fn each_endpoint_that_wants_an_event_gets_one_delivery() {
@@ -170,7 +158,7 @@ async fn it_may_die_after_any_step_and_run_again() {
         for when in [When::Before, When::After] {
             let world = World::new(&endpoints, &events);
             world.store.chaos.at(call, when, Fault::Crash);
-            let died = until_crash(&world.store.chaos, world.run(&events, 210)).await;
+            let died = world.store.chaos.until_crash(world.run(&events, 210)).await;
             assert!(died.is_none(), "call {call} {when:?}");
             world.store.chaos.heal();
             // As the sweeper does: whatever has no mark.
