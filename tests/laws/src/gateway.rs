@@ -24,7 +24,8 @@ const SOURCES: [(&str, &str, &str); 3] = [
 
 /// The law of an input.
 pub fn law(input: &[u8]) {
-    let read = bounded(input.len(), 16, || serde_json::from_slice::<Event>(input).map(Arrival::from));
+    let read =
+        bounded(input.len(), 16, || serde_json::from_slice::<Event>(input).map(Arrival::from));
     let whole = serde_json::from_slice::<Value>(input);
     let Ok(arrival) = read else { return };
     // Deeper or larger than serde_json builds.

@@ -54,9 +54,8 @@ fn example(number: usize) -> &'static Example {
         let hash = Sha256::digest(format!("{} {}", example.case.provider, example.case.name));
         u16::from_be_bytes([hash[0], hash[1]])
     };
-    let examples = EXAMPLES.get_or_init(|| {
-        examples().into_iter().map(|example| (place(&example), example)).collect()
-    });
+    let examples = EXAMPLES
+        .get_or_init(|| examples().into_iter().map(|example| (place(&example), example)).collect());
     let number = u16::try_from(number).unwrap_or_default();
     let next = examples.range(number..).next().or_else(|| examples.first_key_value());
     next.unwrap().1

@@ -16,7 +16,8 @@ use signing::{
 use crate::bounded;
 
 /// A body that has something to find at the usual places.
-const BODY: &[u8] = br#"{"id":"evt_1","type":"a.b","created":1767225600,"data":{"id":"x","object":{"id":"y"}}}"#;
+const BODY: &[u8] =
+    br#"{"id":"evt_1","type":"a.b","created":1767225600,"data":{"id":"x","object":{"id":"y"}}}"#;
 const URL: &str = "https://hooks.example/in?a=1";
 /// Texts that can be a secret of some scheme: any, 32 bytes in base64, in hexadecimal.
 const SECRETS: [&str; 3] = [

@@ -104,8 +104,12 @@ pub fn event(
     let rest = address.strip_prefix("https://").unwrap_or(address);
     let (domain, path) = rest.split_once('/').unwrap_or((rest, ""));
     let joined = |name: &http::HeaderName| {
-        let values = headers.get_all(name).iter().map(|value| std::str::from_utf8(value.as_bytes()));
-        Some((name.as_str().to_owned(), Value::from(values.collect::<Result<Vec<_>, _>>().ok()?.join(","))))
+        let values =
+            headers.get_all(name).iter().map(|value| std::str::from_utf8(value.as_bytes()));
+        Some((
+            name.as_str().to_owned(),
+            Value::from(values.collect::<Result<Vec<_>, _>>().ok()?.join(",")),
+        ))
     };
     let headers = headers.keys().map(joined).collect::<Option<serde_json::Map<_, _>>>()?;
     let (body, is_base64_encoded) = match body {
