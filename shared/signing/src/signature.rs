@@ -2,7 +2,7 @@
 
 use crate::Reason;
 use crate::encoding::{NotADigest, decode};
-use crate::scheme::{Scheme, Shape};
+use crate::scheme::{Part, Scheme, Shape};
 
 /// Rotation needs two signatures, some providers send a handful; more only makes us work.
 const MOST_CANDIDATES: usize = 16;
@@ -12,6 +12,9 @@ const MOST_CANDIDATES: usize = 16;
 pub(crate) fn candidates(scheme: &Scheme, text: &[u8]) -> Result<Vec<Vec<u8>>, Reason> {
     if text.trim_ascii().is_empty() {
         return Err(Reason::SignatureMissing);
+    }
+    if let Some(name) = joined(scheme, text) {
+        return Err(Reason::HeaderJoined { name: name.clone() });
     }
     let values = match &scheme.signature.shape {
         Shape::Plain { prefix } => text.strip_prefix(prefix.as_bytes()).into_iter().collect(),
@@ -32,6 +35,15 @@ pub(crate) fn candidates(scheme: &Scheme, text: &[u8]) -> Result<Vec<Vec<u8>>, R
         (true, true) => Err(Reason::SignatureSpelling),
         (true, false) => Err(Reason::SignatureMalformed),
     }
+}
+
+/// The header, if it was sent twice and joined: a comma in a list of pairs whose grammar has none. Where single signatures
+/// are plain, a comma is part of none of them.
+fn joined<'s>(scheme: &'s Scheme, text: &[u8]) -> Option<&'s String> {
+    let Part::Header(names) = &scheme.signature.from else { return None };
+    let Shape::Pairs { item_sep, kv_sep, .. } = &scheme.signature.shape else { return None };
+    let in_grammar = item_sep.contains(',') || kv_sep.contains(',');
+    names.first().filter(|_| !in_grammar && text.contains(&b','))
 }
 
 fn read(scheme: &Scheme, value: &[u8]) -> Result<Vec<u8>, NotADigest> {
