@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use signing::{Key, Rejected, Request, Scheme, Secret, Verified, verify};
+use signing::{Key, Rejected, Request, Scheme, Secret, Verified, scheme::Algorithm, verify};
 
 /// One request with its verdict.
 #[derive(Clone, Debug)]
@@ -170,5 +170,24 @@ impl Example {
     /// As [`verify`] has them.
     pub fn judge(&self) -> Result<Verified<'_>, Rejected> {
         verify(&self.scheme, &self.keys, &self.request(), self.case.now)
+    }
+
+    /// Whether every byte of the body is signed.
+    pub fn signs_body(&self) -> bool {
+        let source = serde_json::to_value(&self.scheme).unwrap();
+        self.scheme.algorithm() != Algorithm::Token && source["body_unsigned"] != true
+    }
+
+    /// Headers that carry the signature or are covered by it, as far as the request has them once.
+    pub fn signed_headers(&self) -> Vec<HeaderName> {
+        let source = serde_json::to_value(&self.scheme).unwrap();
+        let places =
+            [&source["signature"]["from"], &source["timestamp"]["from"], &source["signed"]]
+                .map(Value::to_string)
+                .concat();
+        let covered = |name: &&HeaderName| {
+            places.contains(name.as_str()) && self.case.headers.get_all(*name).iter().count() == 1
+        };
+        self.case.headers.keys().filter(covered).cloned().collect()
     }
 }

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 use jiff::Span;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use signing::{Rejected, scheme::Algorithm, verify};
+use signing::{Rejected, verify};
 
 use crate::{
     bounded,
@@ -137,7 +137,7 @@ fn judge(original: &Example, edited: &Example) {
     match verdict {
         Ok(verified) => {
             let told = || format!("{} {}, edited", case.provider, case.name);
-            if signs_body(edited) {
+            if edited.signs_body() {
                 assert!(case.body == original.case.body, "{}: another body is accepted", told());
             }
             if verified.identity().id_is_signed {
@@ -153,12 +153,6 @@ fn judge(original: &Example, edited: &Example) {
         }
         Err(rejected) => tells_nothing(edited, &rejected),
     }
-}
-
-/// Whether every byte of the body is signed.
-fn signs_body(example: &Example) -> bool {
-    let source = serde_json::to_value(&example.scheme).unwrap();
-    example.scheme.algorithm() != Algorithm::Token && source["body_unsigned"] != true
 }
 
 /// What is said of a refusal goes to logs: nothing that was sent may be in it.
