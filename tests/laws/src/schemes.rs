@@ -30,7 +30,7 @@ const SECRETS: [&str; 3] = [
 pub fn law(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     for read in [Scheme::from_toml, Scheme::from_json] {
-        match bounded(input.len(), 512, || read(text)) {
+        match bounded(input.len(), 2048, || read(text)) {
             Ok(scheme) => holds(&scheme),
             Err(problems) => shows(&problems),
         }

