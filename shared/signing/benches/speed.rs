@@ -129,8 +129,13 @@ impl Signed {
     }
 
     fn verify(&self) {
-        let request =
-            Request { method: "POST", url: URL, headers: &self.headers, body: &self.body };
+        let request = Request {
+            method: "POST",
+            url: URL,
+            headers: &self.headers,
+            body: &self.body,
+            path_secret: None,
+        };
         black_box(verify(&self.scheme, &self.keys, black_box(&request), self.now)).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use signing::{Key, Rejected, Request, Scheme, Secret, Verified, scheme::Algorithm, verify};
+use signing::{Key, Rejected, Request, Scheme, Secret, Trust, Verified, verify};
 
 /// One request with its verdict.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ impl Example {
     /// The request, as it stands now.
     pub fn request(&self) -> Request<'_> {
         let Case { method, url, headers, body, .. } = &self.case;
-        Request { method, url, headers, body }
+        Request { method, url, headers, body, path_secret: None }
     }
 
     /// The verdict on the request, as it stands now.
@@ -174,8 +174,7 @@ impl Example {
 
     /// Whether every byte of the body is signed.
     pub fn signs_body(&self) -> bool {
-        let source = serde_json::to_value(&self.scheme).unwrap();
-        self.scheme.algorithm() != Algorithm::Token && source["body_unsigned"] != true
+        self.scheme.trust() == Trust::Signed
     }
 
     /// Headers that carry the signature or are covered by it, as far as the request has them once.

@@ -36,8 +36,13 @@ fn identity(scheme: &Scheme, body: &[u8]) -> Identity {
     let key = Key::parse(scheme, "k", &Secret::new(TOKEN)).unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("x-token", TOKEN.parse().unwrap());
-    let request =
-        Request { method: "POST", url: "https://hooks.example/in", headers: &headers, body };
+    let request = Request {
+        method: "POST",
+        url: "https://hooks.example/in",
+        headers: &headers,
+        body,
+        path_secret: None,
+    };
     let verified =
         bounded(body.len(), 8, || verify(scheme, &[key], &request, Timestamp::UNIX_EPOCH));
     verified.unwrap().into_identity()

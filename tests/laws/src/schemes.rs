@@ -7,8 +7,7 @@ use http::HeaderMap;
 use jiff::Timestamp;
 use serde_json::Value;
 use signing::{
-    Key, Problems, Request, Scheme, Secret, SigningKey,
-    scheme::Algorithm,
+    Key, Problems, Request, Scheme, Secret, SigningKey, Trust,
     sign::{Outgoing, sign_as},
     verify,
 };
@@ -63,11 +62,16 @@ fn is_safe(scheme: &Scheme, written: &Value) {
     if written["timestamp"].is_object() {
         let tolerance = scheme.tolerance_seconds().unwrap();
         assert!((5..=3600).contains(&tolerance), "{tolerance} s");
-        assert!(scheme.algorithm() != Algorithm::Token);
+        assert!(matches!(scheme.trust(), Trust::Signed | Trust::BodyUnsigned));
     }
     let signed = written["signed"].as_str().unwrap_or_default();
-    let signs_all = scheme.algorithm() == Algorithm::Token || written["body_unsigned"] == true;
-    assert!(signs_all || signed.contains("{body}"), "anybody can change the body: {written}");
+    let by_code = scheme.verifier().is_some();
+    match written["algorithm"].as_str() {
+        Some("token" | "basic") => assert_eq!(scheme.trust(), Trust::Token),
+        Some("none") => assert_eq!(scheme.trust(), Trust::None),
+        _ if written["body_unsigned"] == true => assert_eq!(scheme.trust(), Trust::BodyUnsigned),
+        _ => assert!(by_code || signed.contains("{body}"), "anybody can change it: {written}"),
+    }
 }
 
 /// What is signed by the scheme is accepted by it or found wanting, and is refused with another body or key.
@@ -86,13 +90,13 @@ fn signs(scheme: &Scheme, written: &Value, secret: &Secret) {
     let Ok(key) = Key::parse(scheme, "k", secret) else { return };
     let keys = [key];
     let accepts = |keys: &[Key], headers: &HeaderMap, body: &[u8]| {
-        let request = Request { method: "POST", url: URL, headers, body };
+        let request = Request { method: "POST", url: URL, headers, body, path_secret: None };
         verify(scheme, keys, &request, now).is_ok()
     };
     if !accepts(&keys, &headers, BODY) {
         return;
     }
-    if scheme.algorithm() != Algorithm::Token && written["body_unsigned"] != true {
+    if scheme.trust() == Trust::Signed {
         let mut turned = BODY.to_vec();
         for at in 0..turned.len() {
             turned[at] ^= 1;
