@@ -89,21 +89,23 @@ fn signs(scheme: &Scheme, written: &Value, secret: &Secret) {
     let Ok(headers) = sign_as(scheme, &signing_key, &outgoing, now) else { return };
     let Ok(key) = Key::parse(scheme, "k", secret) else { return };
     let keys = [key];
-    let accepts = |keys: &[Key], headers: &HeaderMap, body: &[u8]| {
-        let request = Request { method: "POST", url: URL, headers, body, path_secret: None };
+    let accepts = |keys: &[Key], headers: &HeaderMap, body: &[u8], path_secret: Option<&str>| {
+        let request = Request { method: "POST", url: URL, headers, body, path_secret };
         verify(scheme, keys, &request, now).is_ok()
     };
-    if !accepts(&keys, &headers, BODY) {
+    let shown = Some(secret.expose());
+    if !accepts(&keys, &headers, BODY, shown) {
         return;
     }
     if scheme.trust() == Trust::Signed {
         let mut turned = BODY.to_vec();
         for at in 0..turned.len() {
             turned[at] ^= 1;
-            assert!(!accepts(&keys, &headers, &turned), "byte {at} is not signed: {written}");
+            assert!(!accepts(&keys, &headers, &turned, shown), "byte {at} is unsigned: {written}");
             turned[at] ^= 1;
         }
     }
-    assert!(!accepts(&[], &headers, BODY), "accepted without a key: {written}");
-    assert!(!accepts(&keys, &HeaderMap::new(), BODY), "accepted without a signature: {written}");
+    assert!(!accepts(&[], &headers, BODY, shown), "accepted without a key: {written}");
+    let nothing = HeaderMap::new();
+    assert!(!accepts(&keys, &nothing, BODY, None), "accepted without a signature: {written}");
 }
