@@ -9,15 +9,14 @@ mod reply;
 mod seen;
 
 use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
+use subtle::Choice;
 
 pub use crate::scheme::Handshake;
 
 use crate::key::{Key, KeyId};
 use crate::rejected::{Reason, Rejected};
 use crate::request::Request;
-use crate::scheme::{Condition, HandshakeProof, Scheme};
+use crate::scheme::{Condition, Scheme, Shown};
 use crate::secret::Secret;
 use crate::verify::verify;
 use seen::{Found, Seen};
@@ -98,7 +97,7 @@ impl Caller<'_> {
             return None;
         }
         let mut made_by = None;
-        if matches!(handshake.proof, HandshakeProof::Signature) {
+        if matches!(handshake.proof, Shown::Signature) {
             match verify(self.scheme, self.keys, request, self.now) {
                 Ok(verified) => made_by = Some(verified.key().clone()),
                 Err(_) if request.method == "POST" => return None,
@@ -120,19 +119,19 @@ impl Caller<'_> {
             return Err(Reason::HandshakeUnexpected);
         }
         for condition in &handshake.when {
-            if let Condition::Has(place, spelling) = condition {
+            if let Condition::Has(place, look) = condition {
                 match self.seen.at(place) {
-                    Found::Text(text) if spelling.fits(&text) => {}
+                    Found::Text(text) if look.fits(&text) => {}
                     _ => return Err(Reason::HandshakeMalformed { place: place.to_string() }),
                 }
             }
         }
-        if let HandshakeProof::Token { place, secret } = &handshake.proof {
+        if let Shown::Token { place, secret } = &handshake.proof {
             self.token(&self.seen.at(place), secret)?;
         }
         let key = self.keys.iter().find(|key| match made_by {
             Some(id) => key.id() == id,
-            None => !self.scheme.is_of_handshakes(key.id()),
+            None => !key.is_of_handshakes(),
         });
         let reply = reply::fill(&handshake.reply, &self.seen, key)?;
         if let Some(confirm) = &handshake.confirm {
@@ -154,12 +153,8 @@ impl Caller<'_> {
             Found::Text(text) => text.as_bytes(),
             _ => b"",
         };
-        // through a hash, so that lengths are equal whatever was sent
-        let shown = Sha256::digest(shown);
-        let same = wanted.filter_map(Key::shared).fold(subtle::Choice::from(0), |same, secret| {
-            same | Sha256::digest(secret).as_slice().ct_eq(shown.as_slice())
-        });
-        if bool::from(same) { Ok(()) } else { Err(Reason::HandshakeToken) }
+        let is_one = wanted.fold(Choice::from(0), |found, key| found | key.is_shown(shown));
+        if bool::from(is_one) { Ok(()) } else { Err(Reason::HandshakeToken) }
     }
 
     /// A secret that the scheme can use and that nobody guesses.

@@ -52,7 +52,7 @@ fn text(pieces: &[Piece], seen: &Seen<'_>, key: Option<&Key>) -> Result<String, 
             Piece::Value(place) => text.push_str(&value(place, seen)?),
             Piece::Mac { of, base64 } => {
                 let key = key.ok_or(Reason::NoKeys)?;
-                let mac = key.mac(&[value(of, seen)?.as_bytes()]).ok_or(Reason::NoKeys)?;
+                let mac = key.mac(value(of, seen)?.as_bytes()).ok_or(Reason::NoKeys)?;
                 text.push_str(&if *base64 { STANDARD.encode(mac) } else { hex::encode(mac) });
             }
             Piece::Answer(of) => {

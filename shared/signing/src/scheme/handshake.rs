@@ -31,24 +31,25 @@ use std::fmt;
 use http::HeaderName;
 use serde_json::{Map, Value};
 
+use super::algorithm::{Proof, Verifier};
 use super::reader::Reader;
 use super::template::header_name;
 
 /// Characters of a reflected text, if the scheme says nothing.
-const USUAL_MOST: u32 = 200;
+const USUAL_MOST: usize = 200;
 /// Characters of any text that a handshake may carry.
-const MOST: u32 = 1024;
+const MOST: usize = 1024;
 
 /// One handshake of a scheme.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     pub(crate) method: &'static str,
     pub(crate) when: Vec<Condition>,
-    pub(crate) proof: Proof,
+    pub(crate) proof: Shown,
     pub(crate) only_waiting: bool,
     pub(crate) learn: Option<Place>,
     pub(crate) confirm: Option<Confirm>,
-    pub(crate) reply: Form,
+    pub(crate) reply: ReplyForm,
 }
 
 /// Where a value stands in a request.
@@ -64,7 +65,7 @@ pub(crate) enum Place {
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
     Is(Place, Fixed),
-    Has(Place, Spelling),
+    Has(Place, Look),
     Absent(Place),
     /// The body is a JSON object of exactly these members.
     Members(Vec<String>),
@@ -80,7 +81,7 @@ pub(crate) enum Fixed {
 
 /// What a text may look like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spelling {
+pub(crate) struct Look {
     alphabet: Alphabet,
     least: usize,
     most: usize,
@@ -105,7 +106,7 @@ impl Alphabet {
 
 /// What must be shown before anything is answered.
 #[derive(Clone, Debug)]
-pub(crate) enum Proof {
+pub(crate) enum Shown {
     None,
     Signature,
     /// The text there is the secret of that id.
@@ -123,7 +124,7 @@ pub(crate) struct Confirm {
 
 /// What the answer looks like.
 #[derive(Clone, Debug)]
-pub(crate) struct Form {
+pub(crate) struct ReplyForm {
     pub(crate) status: u16,
     pub(crate) content: Content,
     pub(crate) headers: Vec<(HeaderName, Text)>,
@@ -157,7 +158,7 @@ pub(crate) enum Piece {
     Answer(Place),
 }
 
-impl Spelling {
+impl Look {
     pub(crate) fn fits(self, text: &str) -> bool {
         let allowed = |byte: u8| match self.alphabet {
             Alphabet::Digits => byte.is_ascii_digit(),
@@ -218,9 +219,9 @@ impl fmt::Display for Handshake {
             }
         }
         match &self.proof {
-            Proof::None => {}
-            Proof::Signature => f.write_str(", signed")?,
-            Proof::Token { secret, .. } => write!(f, ", with the secret {secret}")?,
+            Shown::None => {}
+            Shown::Signature => f.write_str(", signed")?,
+            Shown::Token { secret, .. } => write!(f, ", with the secret {secret}")?,
         }
         if self.only_waiting {
             f.write_str(", only while waiting")?;
@@ -235,7 +236,30 @@ impl fmt::Display for Handshake {
     }
 }
 
+impl Condition {
+    pub(crate) fn is_about_the_body(&self) -> bool {
+        match self {
+            Self::Is(place, _) | Self::Has(place, _) | Self::Absent(place) => place.is_in_body(),
+            Self::Members(_) | Self::Fields(_) => true,
+        }
+    }
+
+    /// Text that must be in the body for the condition to hold.
+    pub(crate) fn fixed_text(&self) -> Option<&str> {
+        match self {
+            Self::Is(place, Fixed::Text(text)) if place.is_in_body() => Some(text),
+            _ => None,
+        }
+    }
+}
+
 impl Handshake {
+    /// GET, POST or HEAD.
+    #[must_use]
+    pub fn method(&self) -> &'static str {
+        self.method
+    }
+
     /// Every piece that goes back to the caller.
     fn pieces(&self) -> impl Iterator<Item = &Piece> {
         let content: Vec<&Text> = match &self.reply.content {
@@ -250,20 +274,28 @@ impl Handshake {
     }
 }
 
-/// Reads all handshakes. `body_is_no_token`: what a form allows can never pass as the body of an event.
-pub(super) fn handshakes(reader: &mut Reader<'_>, body_is_no_token: bool) -> Vec<Handshake> {
-    reader.tables("handshake", |reader| handshake(reader, body_is_no_token))
+/// Reads all handshakes. `body_is_object`: what a form allows can never pass as the body of an event.
+pub(super) fn handshakes(
+    reader: &mut Reader<'_>,
+    body_is_object: bool,
+    by: Option<Proof>,
+) -> Vec<Handshake> {
+    reader.each("handshake", |reader| handshake(reader, body_is_object, by))
 }
 
-fn handshake(reader: &mut Reader<'_>, body_is_no_token: bool) -> Option<Handshake> {
+fn handshake(
+    reader: &mut Reader<'_>,
+    body_is_object: bool,
+    by: Option<Proof>,
+) -> Option<Handshake> {
     let methods = [("GET", "GET"), ("POST", "POST"), ("HEAD", "HEAD")];
     let method = reader.choice("method", &methods);
-    let when = reader.tables("when", condition);
+    let when = reader.each("when", condition);
     let proof = proof(reader);
     let only_waiting = reader.flag("only_waiting");
     let learn = place(reader, "learn");
     let confirm = reader.within("confirm", confirm).flatten();
-    let reply = reader.within("reply", reply).unwrap_or(Form {
+    let reply = reader.within("reply", reply).unwrap_or(ReplyForm {
         status: 200,
         content: Content::Nothing,
         headers: Vec::new(),
@@ -273,12 +305,17 @@ fn handshake(reader: &mut Reader<'_>, body_is_no_token: bool) -> Option<Handshak
         return None;
     };
     let handshake = Handshake { method, when, proof, only_waiting, learn, confirm, reply };
-    agree(reader, &handshake, body_is_no_token);
+    agree(reader, &handshake, body_is_object, by);
     Some(handshake)
 }
 
 /// What would look harmless and be not.
-fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_no_token: bool) {
+fn agree(
+    reader: &mut Reader<'_>,
+    handshake: &Handshake,
+    body_is_object: bool,
+    by: Option<Proof>,
+) {
     let has_form = |wanted: &Place| {
         handshake.when.iter().any(|condition| match condition {
             Condition::Is(place, _) | Condition::Has(place, _) => place == wanted,
@@ -288,13 +325,7 @@ fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_no_token: bool)
     if handshake.when.is_empty() && handshake.method != "HEAD" {
         reader.problem("when", "is missing; without a condition every request would be this one");
     }
-    let in_body = |condition: &Condition| match condition {
-        Condition::Is(place, _) | Condition::Has(place, _) | Condition::Absent(place) => {
-            place.is_in_body()
-        }
-        Condition::Members(_) | Condition::Fields(_) => true,
-    };
-    if handshake.method != "POST" && handshake.when.iter().any(in_body) {
+    if handshake.method != "POST" && handshake.when.iter().any(Condition::is_about_the_body) {
         reader.problem("when", "looks into the body, which only a POST has");
     }
     for piece in handshake.pieces() {
@@ -305,7 +336,10 @@ fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_no_token: bool)
             Piece::Mac { of, .. } | Piece::Answer(of) if !has_form(of) => {
                 reader.problem("reply", format!("signs {of}, which has no `form` in `when`; anything could be in it"));
             }
-            Piece::Mac { .. } if !body_is_no_token && !matches!(handshake.proof, Proof::Signature) => {
+            Piece::Answer(_) if by != Some(Proof::Verifier(Verifier::Braintree)) => {
+                reader.problem("reply", "{challenge-answer:..} belongs to `verifier = \"braintree\"`");
+            }
+            Piece::Mac { .. } if !body_is_object && !matches!(handshake.proof, Shown::Signature) => {
                 reader.problem("reply", "signs for anybody who asks; demand a signature, or `body = \"object\"`, so that nothing which is signed here can pass as an event");
             }
             _ => {}
@@ -319,7 +353,7 @@ fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_no_token: bool)
             reader.problem("learn", "would let anybody replace the secret; add `only_waiting = true`");
         }
     }
-    if handshake.confirm.is_some() && !matches!(handshake.proof, Proof::Signature) {
+    if handshake.confirm.is_some() && !matches!(handshake.proof, Shown::Signature) {
         reader.problem("confirm", "fetches an address for anybody who asks; demand `proof = \"signature\"`");
     }
 }
@@ -345,14 +379,14 @@ fn condition(reader: &mut Reader<'_>) -> Option<Condition> {
     let alphabet = reader.choice("form", &Alphabet::ALL);
     let least = reader.count("least", 1..=MOST).unwrap_or(1);
     let most = reader.count("most", least..=MOST).unwrap_or(USUAL_MOST);
-    let spelling = |alphabet| Spelling { alphabet, least: least as usize, most: most as usize };
+    let look = |alphabet| Look { alphabet, least, most };
     let Some(from) = from else {
         reader.problem("from", "is missing; or give `members` or `fields`");
         return None;
     };
     match (is, alphabet, absent) {
         (Some(fixed), None, false) => Some(Condition::Is(from, fixed)),
-        (None, Some(alphabet), false) => Some(Condition::Has(from, spelling(alphabet))),
+        (None, Some(alphabet), false) => Some(Condition::Has(from, look(alphabet))),
         (None, None, true) => Some(Condition::Absent(from)),
         _ => {
             reader.problem("from", "needs exactly one of `is`, `form` and `absent`");
@@ -361,7 +395,7 @@ fn condition(reader: &mut Reader<'_>) -> Option<Condition> {
     }
 }
 
-fn proof(reader: &mut Reader<'_>) -> Proof {
+fn proof(reader: &mut Reader<'_>) -> Shown {
     if reader.is_table("proof") {
         let token = reader.within("proof", |proof| {
             let place = place(proof, "token");
@@ -369,17 +403,17 @@ fn proof(reader: &mut Reader<'_>) -> Proof {
             if place.is_none() || secret.is_none() {
                 proof.problem("", "needs `token`, a place, and `secret`, the id of a secret");
             }
-            Some(Proof::Token { place: place?, secret: secret? })
+            Some(Shown::Token { place: place?, secret: secret? })
         });
-        return token.flatten().unwrap_or(Proof::Signature);
+        return token.flatten().unwrap_or(Shown::Signature);
     }
     let choices = [("none", false), ("signature", true)];
     match reader.choice("proof", &choices) {
-        Some(false) => Proof::None,
-        Some(true) => Proof::Signature,
+        Some(false) => Shown::None,
+        Some(true) => Shown::Signature,
         None => {
             reader.problem("proof", "must be `none`, `signature`, or a table with `token` and `secret`");
-            Proof::Signature
+            Shown::Signature
         }
     }
 }
@@ -397,10 +431,10 @@ fn confirm(reader: &mut Reader<'_>) -> Option<Confirm> {
     Some(Confirm { url: url?, hosts })
 }
 
-fn reply(reader: &mut Reader<'_>) -> Form {
-    let status = reader.count("status", 200..=299).and_then(|status| u16::try_from(status).ok());
+fn reply(reader: &mut Reader<'_>) -> ReplyForm {
+    let status = reader.status("status");
     let text = reader.text("text").map(|text| self::text(reader, "text", &text));
-    let json = reader.table("json").map(|members| self::json(reader, members));
+    let json = reader.table("json").map(|members| json(reader, members));
     if text.is_some() && json.is_some() {
         reader.problem("json", "and `text` exclude each other");
     }
@@ -420,7 +454,7 @@ fn reply(reader: &mut Reader<'_>) -> Form {
         (None, Some(members)) => Content::Json(members),
         (None, None) => Content::Nothing,
     };
-    Form { status: status.unwrap_or(200), content, headers }
+    ReplyForm { status: status.unwrap_or(200), content, headers }
 }
 
 fn json(reader: &mut Reader<'_>, members: Map<String, Value>) -> BTreeMap<String, Member> {

@@ -59,6 +59,12 @@ impl<'p> Reader<'p> {
         self.problems.push(Problem { at: path(&self.at, key), what: what.into() });
     }
 
+    /// Whether something is wrong with the value already.
+    pub(super) fn is_wrong(&self, key: &str) -> bool {
+        let at = path(&self.at, key);
+        self.problems.iter().any(|problem| problem.at == at)
+    }
+
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|value| !value.is_null())
     }
@@ -141,6 +147,74 @@ impl<'p> Reader<'p> {
                 None
             }
         }
+    }
+
+    /// Goes into each table of a list, and reports what it leaves unread.
+    pub(super) fn each<T>(
+        &mut self,
+        key: &str,
+        read: impl Fn(&mut Reader<'_>) -> Option<T>,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        for (index, table) in self.tables(key).into_iter().enumerate() {
+            let at = path(&self.at, &format!("{key}[{index}]"));
+            let mut inner = Reader::new(&at, table, self.problems);
+            all.extend(read(&mut inner));
+            inner.finish();
+        }
+        all
+    }
+
+    /// A text, or a whole number.
+    pub(super) fn text_or_number(&mut self, key: &str) -> Option<Result<String, i64>> {
+        let value = self.take(key)?;
+        match (&value, value.as_i64()) {
+            (Value::String(text), _) => Some(Ok(text.clone())),
+            (_, Some(number)) => Some(Err(number)),
+            _ => {
+                self.problem(key, "must be text in quotes, or a whole number");
+                None
+            }
+        }
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn count(&mut self, key: &str, range: RangeInclusive<usize>) -> Option<usize> {
+        let value = self.take(key)?;
+        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
+        let valid = count.filter(|count| range.contains(count));
+        if valid.is_none() {
+            let (least, most) = (range.start(), range.end());
+            self.problem(key, format!("must be a whole number from {least} to {most}"));
+        }
+        valid
+    }
+
+    /// A list of tables.
+    fn tables(&mut self, key: &str) -> Vec<Map<String, Value>> {
+        let tables = match self.take(key) {
+            None => return Vec::new(),
+            Some(Value::Array(values)) => values
+                .into_iter()
+                .map(|value| if let Value::Object(table) = value { Some(table) } else { None })
+                .collect(),
+            Some(_) => None,
+        };
+        tables.unwrap_or_else(|| {
+            self.problem(key, "must be a list of tables");
+            Vec::new()
+        })
+    }
+
+    /// The status of an answer that means success.
+    pub(super) fn status(&mut self, key: &str) -> Option<u16> {
+        let value = self.take(key)?;
+        let status = value.as_u64().and_then(|status| u16::try_from(status).ok());
+        let status = status.filter(|status| (200..300).contains(status));
+        if status.is_none() {
+            self.problem(key, "must be a number from 200 to 299");
+        }
+        status
     }
 
     /// A table of texts.
