@@ -48,10 +48,10 @@ pub enum Version {
 }
 
 /// What the whole request says.
-pub(crate) fn of_request(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Identity {
+pub(crate) fn of_request(scheme: &Scheme, request: &Request<'_>) -> Identity {
     extract(
         &scheme.identity,
-        &Found::look_up(scheme, &scheme.identity, Some((request, now)), request.body),
+        &Found::look_up(scheme, &scheme.identity, Some(request), request.body),
     )
 }
 
@@ -83,8 +83,7 @@ fn extract(rules: &IdentityRules, found: &Found<'_>) -> Identity {
 /// A body with all values that the rules ask for, read in one pass, and the headers it came with.
 struct Found<'a> {
     scheme: &'a Scheme,
-    /// With the time it came.
-    request: Option<(&'a Request<'a>, Timestamp)>,
+    request: Option<&'a Request<'a>>,
     body: &'a [u8],
     values: Vec<(&'a Pointer, Option<Leaf>)>,
 }
@@ -93,7 +92,7 @@ impl<'a> Found<'a> {
     fn look_up(
         scheme: &'a Scheme,
         rules: &'a IdentityRules,
-        request: Option<(&'a Request<'a>, Timestamp)>,
+        request: Option<&'a Request<'a>>,
         body: &'a [u8],
     ) -> Self {
         let pointers: Vec<&Pointer> = rules
@@ -132,7 +131,7 @@ impl<'a> Found<'a> {
         match part {
             Part::Literal(text) => Some(text.as_str().into()),
             Part::Header(names) => {
-                let line = self.request?.0.single(names).ok().flatten()?;
+                let line = self.request?.single(names).ok().flatten()?;
                 std::str::from_utf8(line)
                     .ok()
                     .filter(|line| !line.trim().is_empty())
@@ -144,7 +143,6 @@ impl<'a> Found<'a> {
             }
             Part::Form(field) => form::field(self.body, field).map(Cow::Owned),
             Part::HasForm(field) => form::field(self.body, field).map(|_| "".into()),
-            Part::Received => Some(self.request?.1.as_millisecond().to_string().into()),
             Part::BodySha256 => Some(hex::encode(digest::sha256(self.body)).into()),
             Part::Config(name) => self.scheme.config(name).map(Cow::Borrowed),
             Part::Body

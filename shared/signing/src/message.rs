@@ -66,7 +66,6 @@ pub(crate) fn message<'a>(
                 None => return Err(Reason::NotConfigured { name: name.clone() }),
             },
             Part::BodySha256
-            | Part::Received
             | Part::Pair(_)
             | Part::Form(_)
             | Part::HasForm(_)

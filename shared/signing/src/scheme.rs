@@ -76,9 +76,8 @@
 //! (with some escapes undone, as HubSpot does), `{path-query}` (path and twice escaped query, as Contentful does),
 //! `{header:a|b}`, `{signed-headers:x-list}` (the headers that this one lists, sorted, `name:value` joined by `;`),
 //! `{json:/ptr}`, `{config:x}`, `{secret}`. Parts of an identity: `{header:a|b}`, `{json:/ptr}`, `{form:field}` (of a body
-//! that is a form), `{has-form:field}` (nothing, but only if the field is there), `{sole:/a/*/b}` (like `{json:..}`, where
-//! every `*` is an array of one element), `{body-sha256}`, `{received}` (our time in milliseconds, for pings that look all
-//! alike), `{config:x}`, and literal text.
+//! that is a form), `{has-form:field}` (nothing, but only if the field is there), `{body-sha256}`, `{config:x}`, and literal
+//! text.
 
 mod algorithm;
 mod form;

@@ -89,7 +89,7 @@ pub fn verify<'a>(
         key: found.key,
         body: request.body,
         signed: found.signed,
-        identity: found.identity.unwrap_or_else(|| identity::of_request(scheme, request, now)),
+        identity: found.identity.unwrap_or_else(|| identity::of_request(scheme, request)),
     })
 }
 
@@ -164,7 +164,6 @@ impl<'t> Tried<'t> {
         self.keys
             .iter()
             .enumerate()
-            .filter(|(_, key)| !key.is_of_handshakes())
             .filter(move |(_, key)| wanted.is_none_or(|id| key.id().as_str() == id))
     }
 

@@ -363,9 +363,7 @@ impl Spot {
             | Part::PathQuery
             | Part::SignedHeaders(_)
             | Part::Secret => self == Self::Signed,
-            Part::BodySha256 | Part::Received | Part::Form(_) | Part::HasForm(_) => {
-                self == Self::Identity
-            }
+            Part::BodySha256 | Part::Form(_) | Part::HasForm(_) => self == Self::Identity,
             Part::Pair(_) => self == Self::Timestamp,
             Part::EveryJson { .. } | Part::PathSecret => self == Self::Signature,
             Part::Header(_) => self != Self::Element,
@@ -384,9 +382,9 @@ impl Spot {
             }
             Self::Timestamp => "exactly one {header:..}, {pair:..} or {json:/..}",
             Self::Identity => {
-                "{header:..}, {json:/..}, {sole:/..}, {form:..}, {has-form:..}, {body-sha256}, {received} and {config:..}"
+                "{header:..}, {json:/..}, {form:..}, {has-form:..}, {body-sha256} and {config:..}"
             }
-            Self::Element => "{json:/..}, {sole:/..} and {config:..}",
+            Self::Element => "{json:/..} and {config:..}",
             Self::KeyId => "exactly one {header:..}",
         }
     }

@@ -17,8 +17,6 @@ pub(crate) enum Part {
     Body,
     /// Lower-case hexadecimal.
     BodySha256,
-    /// Milliseconds since 1970, by our clock.
-    Received,
     /// The signed time, as it was sent.
     Timestamp,
     Method,
@@ -103,7 +101,6 @@ fn part(name: &str) -> Result<Part, String> {
         None => match name {
             "body" => Ok(Part::Body),
             "body-sha256" => Ok(Part::BodySha256),
-            "received" => Ok(Part::Received),
             "ts" => Ok(Part::Timestamp),
             "method" => Ok(Part::Method),
             "url" => Ok(Part::Url(Spelling::AsSent)),
@@ -122,9 +119,6 @@ fn part(name: &str) -> Result<Part, String> {
             }),
             None => Pointer::parse(pointer).map(Part::Json).ok_or_else(|| no_pointer(pointer)),
         },
-        Some(("sole", pointer)) => {
-            Pointer::parse(pointer).map(Part::Json).ok_or_else(|| no_pointer(pointer))
-        }
         Some(("form", field)) if !field.is_empty() => Ok(Part::Form(field.into())),
         Some(("has-form", field)) if !field.is_empty() => Ok(Part::HasForm(field.into())),
         Some(("pair", field)) if !field.is_empty() => Ok(Part::Pair(field.into())),
@@ -140,7 +134,7 @@ fn no_pointer(text: &str) -> String {
 fn unknown(name: &str) -> String {
     format!(
         "`{{{name}}}` is unknown; there are {{body}}, {{body-sha256}}, {{ts}}, {{method}}, {{url}}, {{url:hubspot}}, \
-         {{path-query}}, {{header:name}}, {{signed-headers:name}}, {{json:/pointer}}, {{sole:/array/*/pointer}}, {{received}}, {{form:field}}, {{has-form:field}}, \
+         {{path-query}}, {{header:name}}, {{signed-headers:name}}, {{json:/pointer}}, {{form:field}}, {{has-form:field}}, \
          {{pair:field}}, {{config:name}}, {{secret}}, {{path-secret}}"
     )
 }
