@@ -131,7 +131,7 @@ impl Caller<'_> {
         }
         let key = self.keys.iter().find(|key| match made_by {
             Some(id) => key.id() == id,
-            None => !key.is_of_handshakes(),
+            None => !self.scheme.is_of_handshakes(key.id()),
         });
         let reply = reply::fill(&handshake.reply, &self.seen, key)?;
         if let Some(confirm) = &handshake.confirm {

@@ -84,7 +84,7 @@ impl Key {
     /// What is wrong with the secret; see [`KeyError`].
     pub fn parse(scheme: &Scheme, id: impl Into<KeyId>, secret: &Secret) -> Result<Self, KeyError> {
         let id = id.into();
-        if scheme.secrets_of_handshakes().any(|name| name == id.as_str()) {
+        if scheme.is_of_handshakes(&id) {
             let text = text::plain(secret.expose())?;
             let material = Material::OfHandshakes(digest::sha256(text.as_bytes()));
             return Ok(Self { id, material, weakness: None });
@@ -170,11 +170,6 @@ impl Key {
             }
             Material::Raw(_) | Material::OfHandshakes(_) => Choice::from(0),
         }
-    }
-
-    /// Whether it serves handshakes only.
-    pub(crate) fn is_of_handshakes(&self) -> bool {
-        matches!(self.material, Material::OfHandshakes(_))
     }
 
     /// Whether the text is this secret of handshakes, without telling by time how nearly.

@@ -48,8 +48,8 @@
 //! version = { from = "{json:/version}", kind = "number", trusted = true } # number, rfc3339, lexical
 //! occurred_at = { from = "{json:/created}", unit = "s" }
 //!
-//! [element]                       # with `batch`: the same for each element, whose JSON pointers start at the element.
-//! id = "{json:/id}"               # Without it, what [identity] reads from JSON is meant for the elements
+//! [element]                       # with `batch`: the same for each element, whose JSON pointers start at the element;
+//! id = "{json:/id}"               # without it, what [identity] reads from JSON (its delivery aside) is of the elements
 //!
 //! [acknowledge]                   # what the provider takes for "received", if not a 200 without a body
 //! status = 202
@@ -76,8 +76,9 @@
 //! (with some escapes undone, as HubSpot does), `{path-query}` (path and twice escaped query, as Contentful does),
 //! `{header:a|b}`, `{signed-headers:x-list}` (the headers that this one lists, sorted, `name:value` joined by `;`),
 //! `{json:/ptr}`, `{config:x}`, `{secret}`. Parts of an identity: `{header:a|b}`, `{json:/ptr}`, `{form:field}` (of a body
-//! that is a form), `{has-form:field}` (nothing, but only if the field is there), `{body-sha256}`, `{config:x}`, and literal
-//! text.
+//! that is a form), `{has-form:field}` (nothing, but only if the field is there), `{body-sha256}`, `{received}` (the time in
+//! milliseconds: every delivery is then an event of its own), `{config:x}`, and literal text. In a JSON pointer a step `*`
+//! stands for every element of an array, as in `{json:/changes/*/field}`: the value counts if all have the same.
 
 mod algorithm;
 mod form;
@@ -111,6 +112,7 @@ pub use reader::{Problem, Problems};
 pub(crate) use template::{Part, Spelling, Template};
 
 use crate::json::Pointer;
+use crate::key::KeyId;
 use crate::{named, preset};
 
 /// A checked scheme: one that has a problem cannot be made.
@@ -315,6 +317,11 @@ impl Scheme {
         missing.sort_unstable();
         missing.dedup();
         missing
+    }
+
+    /// Whether a key only serves handshakes, so that it never verifies an event.
+    pub(crate) fn is_of_handshakes(&self, key: &KeyId) -> bool {
+        self.secrets_of_handshakes().any(|secret| secret == key.as_str())
     }
 
     /// Whether the nth place of a signature only counts with the nth key.

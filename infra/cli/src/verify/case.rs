@@ -225,10 +225,24 @@ impl Case {
         entries.filter_map(|(id, text)| Some((id.as_str(), text.as_str()?))).collect()
     }
 
-    /// Whether a library of the provider judged the case. If none did, the case was made by hand from documentation, and
-    /// says of names only those that matter to it.
-    pub(super) fn has_verdicts(&self) -> bool {
-        self.sdk_verdicts.as_ref().is_none_or(|verdicts| !verdicts.is_empty())
+    /// Whether a missing name of the case means that there is none: not in cases that were made by hand from documentation,
+    /// which no library judged, and not where whoever made the case could not read the body.
+    pub(super) fn knows_that_names_are_absent(&self) -> bool {
+        let judged = self.sdk_verdicts.as_ref().is_none_or(|verdicts| !verdicts.is_empty());
+        let body = self.body_base64.as_ref().and_then(|text| STANDARD.decode(text).ok());
+        let is_json = body.is_some_and(|body| serde_json::from_slice::<Value>(&body).is_ok());
+        judged && is_json
+    }
+
+    /// Whether the name that the case expects, or a part of it, occurs nowhere in its request, but one that was found does.
+    pub(super) fn contradicts_itself(&self, expected: &str, got: &[&str]) -> bool {
+        let body = self.body_base64.as_ref().and_then(|text| STANDARD.decode(text).ok());
+        let body = body.unwrap_or_default();
+        let body = String::from_utf8_lossy(&body);
+        let headers = self.headers.iter().flatten();
+        let texts: Vec<&str> = headers.map(|(_, value)| value.as_str()).chain([&*body]).collect();
+        let occurs = |text: &str| texts.iter().any(|within| within.contains(text));
+        !expected.split([':', '.']).all(occurs) && got.iter().any(|got| occurs(got))
     }
 
     pub(super) fn now(&self) -> Result<Option<Timestamp>, Complaint> {

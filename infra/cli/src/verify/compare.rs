@@ -18,6 +18,8 @@ pub(super) struct Comparison {
     pub(super) mismatches: Vec<Mismatch>,
     /// Cases of providers without a preset, by provider.
     pub(super) not_covered: BTreeMap<String, usize>,
+    /// Names that cases expect and that are not in their own requests: mistakes of the cases.
+    pub(super) contradictions: Vec<String>,
     /// Cases that do not say what they expect.
     pub(super) without_expectation: usize,
 }
@@ -63,9 +65,14 @@ impl Comparison {
         };
         let verdict = judge_closed(case, &scheme, overrides)?;
         self.compared += 1;
-        for Difference { expected, got, detail } in differences(case, expected, &verdict.outcome) {
+        for difference in differences(case, expected, &verdict.outcome) {
+            let Difference { expected, got, detail, is_contradiction } = difference;
             let case = case.at.clone();
-            self.mismatches.push(Mismatch { case, expected, got, detail });
+            if is_contradiction {
+                self.contradictions.push(format!("{case}: {detail}, and {expected} is not in the request"));
+            } else {
+                self.mismatches.push(Mismatch { case, expected, got, detail });
+            }
         }
         Ok(())
     }
@@ -96,11 +103,13 @@ struct Difference {
     expected: String,
     got: String,
     detail: String,
+    is_contradiction: bool,
 }
 
 impl Difference {
     fn new(expected: impl Into<String>, got: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { expected: expected.into(), got: got.into(), detail: detail.into() }
+        let (expected, got, detail) = (expected.into(), got.into(), detail.into());
+        Self { expected, got, detail, is_contradiction: false }
     }
 }
 
@@ -169,34 +178,32 @@ fn names(case: &Case, outcome: &Outcome) -> Vec<Difference> {
     let first = elements.and_then(<[Identity]>::first);
     let event_type = request.and_then(type_of).or_else(|| first.and_then(type_of));
     let types: Vec<&str> = event_type.as_deref().into_iter().collect();
-    let counts = |wanted: &Option<Option<String>>| match wanted {
-        Some(Some(_)) => true,
-        Some(None) => case.has_verdicts(),
-        None => false,
-    };
     let mut found = Vec::new();
-    if counts(&case.event_id) {
-        found.extend(name("event id", case.event_id.as_ref(), &ids));
-    }
-    if counts(&case.event_type) {
-        found.extend(name("event type", case.event_type.as_ref(), &types));
-    }
+    found.extend(name("event id", case, case.event_id.as_ref(), &ids));
+    found.extend(name("event type", case, case.event_type.as_ref(), &types));
     found
 }
 
-/// A name must be among those that were found; none, if none is expected.
-fn name(what: &str, expected: Option<&Option<String>>, got: &[&str]) -> Option<Difference> {
+/// A name must be among those that were found; and none must be found, if the case could have one and says that it has not.
+fn name(
+    what: &str,
+    case: &Case,
+    expected: Option<&Option<String>>,
+    got: &[&str],
+) -> Option<Difference> {
     let expected = expected?.as_deref();
     let agrees = match expected {
         Some(expected) => got.contains(&expected),
-        None => got.is_empty(),
+        None => got.is_empty() || !case.knows_that_names_are_absent(),
     };
     let shown = |text: Option<&str>| {
         text.map_or_else(|| "none".into(), |text| format!("`{}`", printable(text)))
     };
     (!agrees).then(|| {
+        let is_contradiction = expected.is_some_and(|expected| case.contradicts_itself(expected, got));
         let got = shown(got.first().copied());
-        Difference::new(shown(expected), got, format!("the {what} differs"))
+        let detail = format!("the {what} differs");
+        Difference { is_contradiction, ..Difference::new(shown(expected), got, detail) }
     })
 }
 

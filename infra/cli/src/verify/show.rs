@@ -144,6 +144,9 @@ pub(super) fn comparison(out: &mut dyn Write, comparison: &Comparison) -> io::Re
             names.join(", ")
         )?;
     }
+    for contradiction in &comparison.contradictions {
+        writeln!(out, "a mistake of the case: {contradiction}")?;
+    }
     if comparison.without_expectation > 0 {
         writeln!(out, "without an expectation: {}", cases(comparison.without_expectation))?;
     }
@@ -233,6 +236,7 @@ pub(super) fn comparison_as_json(
         "compared": comparison.compared,
         "mismatches": comparison.mismatches,
         "not_covered": not_covered,
+        "contradictions": comparison.contradictions,
         "without_expectation": comparison.without_expectation,
         "problems": problems(complaints),
     });

@@ -65,7 +65,7 @@ pub(crate) struct SignatureFormat {
 impl SignatureFormat {
     /// Whether a secret must be shown in every element of an array.
     pub(crate) fn shows_in_every_element(&self) -> bool {
-        self.from.iter().any(|part| matches!(part, Part::EveryJson { .. }))
+        self.from.iter().any(|part| matches!(part, Part::EveryJson(_)))
     }
 }
 

@@ -25,12 +25,19 @@ impl Problems {
 }
 
 impl fmt::Display for Problem {
+    /// One line that a terminal can show: what was written in the scheme is repeated, so control characters are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.at.is_empty() {
-            f.write_str(&self.what)
-        } else {
-            write!(f, "{}: {}", self.at, self.what)
+        let colon = if self.at.is_empty() { "" } else { ": " };
+        for part in [self.at.as_str(), colon, self.what.as_str()] {
+            for shown in part.chars() {
+                if shown.is_control() {
+                    write!(f, "{}", shown.escape_debug())?;
+                } else {
+                    write!(f, "{shown}")?;
+                }
+            }
         }
+        Ok(())
     }
 }
 
