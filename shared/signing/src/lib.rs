@@ -35,6 +35,7 @@
 
 mod address;
 mod asymmetric;
+mod certificate;
 mod digest;
 mod element;
 mod encoding;
@@ -43,7 +44,9 @@ mod freshness;
 pub mod handshake;
 mod identity;
 mod json;
+mod jwt;
 mod key;
+pub mod lookup;
 mod message;
 mod named;
 mod preset;
