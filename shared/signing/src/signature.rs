@@ -146,6 +146,16 @@ impl Candidates {
     }
 }
 
+/// The header, if it was sent twice and joined: a comma in a list of pairs whose grammar has none. Where single signatures
+/// are plain, a comma is part of none of them.
+fn joined(format: &SignatureFormat, place: usize, text: &[u8]) -> Option<String> {
+    let Some(Part::Header(names)) = format.from.get(place) else { return None };
+    let Shape::Pairs { item_sep, kv_sep, .. } = &format.shape else { return None };
+    let in_grammar = item_sep.contains(',') || kv_sep.contains(',');
+    let name = names.first().filter(|_| !in_grammar && text.contains(&b','))?;
+    Some(name.to_string())
+}
+
 /// The `user:password` of an `Authorization` header with basic credentials.
 pub(crate) fn basic(line: &[u8]) -> Option<Vec<u8>> {
     let (scheme, rest) = line.split_at_checked(5)?;
@@ -189,15 +199,6 @@ fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
         [byte] => text.iter().position(|other| other == byte),
         _ => text.windows(pattern.len()).position(|window| window == pattern),
     }
-}
-
-/// The header, if it was sent twice and joined: a comma in a list of pairs whose grammar has none. Where a signature stands
-/// alone, a comma is part of none of them.
-fn joined(format: &SignatureFormat, place: usize, text: &[u8]) -> Option<String> {
-    let Shape::Pairs { item_sep, kv_sep, .. } = &format.shape else { return None };
-    let Some(Part::Header(names)) = format.from.get(place) else { return None };
-    let is_grammar = item_sep.contains(',') || kv_sep.contains(',');
-    names.first().filter(|_| !is_grammar && text.contains(&b',')).map(ToString::to_string)
 }
 
 /// Writes the text of a signature header: `pairs` first, then the signature.
