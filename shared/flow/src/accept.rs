@@ -223,6 +223,8 @@ fn row(
         key_id: incoming.key_id,
         token,
         traceparent: incoming.traceparent,
+        delivery_id: None,
+        parent: None,
     };
     row.body.place = body::place(compressed, body::room(&row));
     row
