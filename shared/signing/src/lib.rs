@@ -35,6 +35,7 @@
 
 mod address;
 mod asymmetric;
+mod certificate;
 mod digest;
 mod element;
 mod encoding;
@@ -42,7 +43,9 @@ mod form;
 mod freshness;
 mod identity;
 mod json;
+mod jwt;
 mod key;
+pub mod lookup;
 mod message;
 mod named;
 mod preset;

@@ -32,6 +32,13 @@ pub enum Reason {
     },
     /// What names a key is not of the scheme's form.
     KeyIdMalformed,
+    /// The key made the signature, but now is outside of the time in which it may be used.
+    KeyNotValid,
+    /// What the signature covers is meant for somebody else.
+    NotOurs {
+        /// The key under `config` that says what would be ours.
+        name: &'static str,
+    },
     /// The scheme needs a value from the source's configuration.
     NotConfigured {
         /// The key under `config`.
@@ -112,9 +119,11 @@ impl Rejected {
     #[must_use]
     pub fn class(&self) -> Class {
         match self.0 {
-            Reason::NoKeys | Reason::SignatureSpelling | Reason::SignatureMismatch { .. } => {
-                Class::BadSignature
-            }
+            Reason::NoKeys
+            | Reason::KeyNotValid
+            | Reason::NotOurs { .. }
+            | Reason::SignatureSpelling
+            | Reason::SignatureMismatch { .. } => Class::BadSignature,
             Reason::TimestampOutOfRange
             | Reason::TimestampTooOld { .. }
             | Reason::TimestampInFuture { .. } => Class::Stale,
@@ -173,6 +182,8 @@ impl Reason {
             Self::NoKeys => "no_keys",
             Self::KeyUnknown { .. } => "key_unknown",
             Self::KeyIdMalformed => "key_id_malformed",
+            Self::KeyNotValid => "key_not_valid",
+            Self::NotOurs { .. } => "not_ours",
             Self::NotConfigured { .. } => "not_configured",
             Self::HeaderMissing { .. } => "header_missing",
             Self::HeaderRepeated { .. } => "header_repeated",
@@ -205,6 +216,12 @@ impl Reason {
             }
             Self::KeyUnknown { .. } => {
                 "It is fetched from the provider; if this goes on, check that the source belongs to this provider and that its keys can be reached."
+            }
+            Self::KeyNotValid => {
+                "Check this machine's clock; otherwise the provider signs with a key that it has retired."
+            }
+            Self::NotOurs { .. } => {
+                "Correct the source's configuration if it is wrong; otherwise somebody sends what the provider signed for somebody else."
             }
             Self::NotConfigured { .. } => "Set it in the source's configuration.",
             Self::HeaderMissing { .. } | Self::SignatureMissing | Self::TimestampMissing => {
@@ -266,6 +283,8 @@ impl fmt::Display for Reason {
             Self::NoKeys => f.write_str("no usable secret is configured"),
             Self::KeyUnknown { id } => write!(f, "the provider's key {id} is not known here yet"),
             Self::KeyIdMalformed => f.write_str("what names the provider's key is not an id of the scheme's form"),
+            Self::KeyNotValid => f.write_str("the provider's key is not valid at this time"),
+            Self::NotOurs { name } => write!(f, "the request is about another `{name}` than the configured one"),
             Self::NotConfigured { name } => write!(f, "the scheme needs `{name}` from the configuration"),
             Self::HeaderMissing { name } => write!(f, "the header {name} is missing or empty"),
             Self::HeaderRepeated { name } => write!(f, "the header {name} came more than once"),
