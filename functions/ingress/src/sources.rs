@@ -19,7 +19,7 @@ use domain::{
 };
 use jiff::{SignedDuration, Timestamp};
 use runtime::telemetry::chain;
-use signing::{Key, Problems, Scheme, Secret, lookup};
+use signing::{Key, Problems, Scheme, Secret, scheme::Verifier};
 
 /// How long a name is remembered as unknown: a new source works after this at the latest.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
@@ -213,7 +213,7 @@ impl<'a, R: Registry, S: SourceSecrets, K: ProviderKeys> Sources<'a, R, S, K> {
         };
         let secrets = self.secrets.of(name).await.map_err(SourceError::Secrets)?;
         let mut feed = Feed::new(source, &secrets)?;
-        if lookup::is_used_by(&feed.scheme) {
+        if publishes_keys(&feed.scheme) {
             feed.add(self.published.published(name).await.map_err(SourceError::Keys)?);
         }
         let feed = Arc::new(feed);
@@ -329,6 +329,12 @@ impl Feed {
         let active = self.keys.iter().zip(&self.ends).filter(|(_, end)| !ended(end));
         Cow::Owned(active.map(|(key, _)| key.clone()).collect())
     }
+}
+
+/// Whether the provider publishes keys. Read only then: most sources cost one read less.
+fn publishes_keys(scheme: &Scheme) -> bool {
+    let by_code = [Verifier::Sns, Verifier::PayPal, Verifier::Plaid];
+    scheme.lookup().is_some() || scheme.verifier().is_some_and(|verifier| by_code.contains(&verifier))
 }
 
 /// A secret that cannot be one is left out, so that the others still work; none at all refuses everything.
