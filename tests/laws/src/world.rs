@@ -55,7 +55,7 @@ impl World {
         self.secrets.set(&name, secrets.iter().enumerate().map(secret).collect());
         let handler = Handler::Mirror { emit_to: None };
         let created_at = Timestamp::UNIX_EPOCH;
-        let source = Source { name: name.clone(), scheme, handler, created_at };
+        let source = Source::new(name.clone(), scheme, handler, created_at);
         self.store.tables().sources.insert(name, source);
     }
 
