@@ -56,6 +56,16 @@ fn law(target: &str) -> Law {
 }
 
 #[test]
+fn events_of_a_batch_are_the_bytes_that_were_sent() {
+    replay("batches", law("batches"));
+}
+
+#[test]
+fn a_handshake_gives_a_stranger_nothing_but_its_fixed_answer() {
+    replay("handshakes", law("handshakes"));
+}
+
+#[test]
 fn events_of_the_gateway_are_read_as_they_stand_and_always_answered() {
     replay("gateway", law("gateway"));
 }

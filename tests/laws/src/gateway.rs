@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use domain::source::SchemeChoice;
 use http::{HeaderName, HeaderValue};
 use ingress::gateway::{Arrival, Event};
 use jiff::Timestamp;
@@ -72,7 +71,7 @@ fn is_answered(event: Event) {
     }
     let world = World::default();
     for (source, preset, secret) in SOURCES {
-        world.add(source, SchemeChoice::Preset(preset.to_owned()), &[secret]);
+        world.add(source, preset, &[secret]);
     }
     let now = Timestamp::from_second(1_760_000_000).unwrap();
     let answer = RUNTIME.with_borrow(|runtime| runtime.block_on(world.answer(event, now)));

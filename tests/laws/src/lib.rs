@@ -16,9 +16,11 @@
     reason = "test code: a law that does not hold panics"
 )]
 
+pub mod batches;
 pub mod bytes;
 pub mod example;
 pub mod gateway;
+pub mod handshakes;
 pub mod json;
 pub mod mutate;
 pub mod requests;
@@ -31,7 +33,9 @@ pub type Law = fn(&[u8]);
 
 /// Every law, under the name of its fuzz target and of its folder in the corpus.
 pub const LAWS: &[(&str, Law)] = &[
+    ("batches", batches::law),
     ("gateway", gateway::law),
+    ("handshakes", handshakes::law),
     ("json", json::law),
     ("requests", requests::law),
     ("schemes", schemes::law),

@@ -143,11 +143,12 @@ fn judge(original: &Example, edited: &Example) {
             if verified.identity().id_is_signed {
                 assert_eq!(verified.identity().id, original.id, "{}: another id", told());
             }
-            let nobody = verify(&edited.scheme, &[], &edited.request(), case.now);
+            let nobody = verify(&edited.scheme, &[], &edited.case.request(), case.now);
             assert!(nobody.unwrap_err().is_refreshable(), "{}: accepted without a key", told());
             let much_later = case.now.saturating_add(Span::new().hours(24 * 365)).unwrap();
             if edited.scheme.tolerance_seconds().is_some() {
-                let stale = verify(&edited.scheme, &edited.keys, &edited.request(), much_later);
+                let stale =
+                    verify(&edited.scheme, &edited.keys, &edited.case.request(), much_later);
                 assert_eq!(stale.unwrap_err().class().as_str(), "stale", "{}", told());
             }
         }

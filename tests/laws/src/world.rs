@@ -6,21 +6,23 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     id::SourceName,
     inbox::Row,
-    ports::SourceSecret,
+    ports::{PublishedKey, SourceSecret},
     secret::SecretText,
     source::{Handler, SchemeChoice, Source},
 };
 use flow::accept::Door;
 use http::HeaderMap;
 use ingress::{
-    Heart, Ingress,
-    gateway::{Event, Response},
+    Ingress, Lookout,
+    gateway::{Arrival, Event, Response},
     sources::Sources,
 };
 use jiff::Timestamp;
 use runtime::telemetry::Metrics;
 use serde_json::{Value, json};
 use testkit::memory::{MemoryQueue, MemorySecrets, Store};
+
+use crate::example::Case;
 
 /// Every port of `ingress`, in memory.
 #[derive(Debug)]
@@ -45,18 +47,43 @@ impl Default for World {
 
 impl World {
     /// Adds a source, with secrets that are called `k0`, `k1` and so on.
-    pub fn add(&self, source: &str, scheme: SchemeChoice, secrets: &[&str]) {
+    pub fn add(&self, source: &str, preset: &str, secrets: &[&str]) {
+        let ids = (0..).map(|index| format!("k{index}"));
+        self.add_named(source, preset, ids.zip(secrets.iter().copied()), None);
+    }
+
+    /// Adds a source for a case, with what its provider publishes. Without a secret, it waits for one.
+    pub fn add_case(&self, source: &str, case: &Case) {
+        let secrets = case.secret_ids().into_iter().zip(case.secrets.iter().map(String::as_str));
+        let waits = case.secrets.is_empty().then_some(Timestamp::MAX);
+        let name = self.add_named(source, case.preset(), secrets, waits);
+        let key = |(id, text): (&String, &String)| {
+            let (id, text, fetched_at) = (id.clone(), text.clone(), case.now);
+            (id.clone(), PublishedKey { id, text, fetched_at })
+        };
+        self.store.tables().published.insert(name, case.published.iter().map(key).collect());
+    }
+
+    fn add_named<'t>(
+        &self,
+        source: &str,
+        preset: &str,
+        secrets: impl Iterator<Item = (String, &'t str)>,
+        awaits_secret_until: Option<Timestamp>,
+    ) -> SourceName {
         let name: SourceName = source.parse().unwrap();
-        let secret = |(index, text): (usize, &&str)| SourceSecret {
-            id: format!("k{index}"),
-            text: SecretText::new((*text).to_owned()),
+        let secret = |(id, text): (String, &str)| SourceSecret {
+            id,
+            text: SecretText::new(text.to_owned()),
             expires_at: None,
         };
-        self.secrets.set(&name, secrets.iter().enumerate().map(secret).collect());
+        self.secrets.set(&name, secrets.map(secret).collect());
+        let scheme = SchemeChoice::Preset(preset.to_owned());
         let handler = Handler::Mirror { emit_to: None };
-        let created_at = Timestamp::UNIX_EPOCH;
-        let source = Source::new(name.clone(), scheme, handler, created_at);
-        self.store.tables().sources.insert(name, source);
+        let source = Source::new(name.clone(), scheme, handler, Timestamp::UNIX_EPOCH);
+        let source = Source { awaits_secret_until, ..source };
+        self.store.tables().sources.insert(name.clone(), source);
+        name
     }
 
     /// What the function answers to an event, in a sandbox that has just started.
@@ -65,6 +92,7 @@ impl World {
             sources: Sources::new(
                 &self.store,
                 &self.secrets,
+                &self.store,
                 Duration::from_mins(5),
                 Duration::from_mins(60),
             ),
@@ -74,15 +102,16 @@ impl World {
                 bodies: &self.store,
                 first_due: Duration::from_secs(120),
             },
-            heart: Heart::new(&self.store),
+            lookout: Lookout::new(&self.store),
             metrics: Metrics::new("test"),
             budget: Duration::from_secs(4),
         };
         self.tries.set(self.tries.get() + 1);
         let token = self.tries.get().to_string();
         // What `gateway::answer` does, without the lines of metrics on stdout.
-        let answer = ingress.receive(&event.into(), token, now).await;
-        serde_json::to_value(Response::from(answer)).unwrap()
+        let arrival = Arrival::from(event);
+        let answer = ingress.receive(&arrival, token, now).await;
+        serde_json::to_value(Response::new(answer, &arrival.method)).unwrap()
     }
 
     /// The rows of the inbox.

@@ -14,7 +14,7 @@ use flow::{
     body::{self, Opened},
 };
 use ingress::{
-    Heart, Ingress,
+    Ingress, Lookout,
     gateway::{Arrival, Event, Response},
     sources::Sources,
 };
@@ -80,12 +80,9 @@ impl World {
         let name: SourceName = source.parse().unwrap();
         let text = SecretText::new(secret.to_owned());
         self.secrets.set(&name, vec![SourceSecret { id: "k".to_owned(), text, expires_at: None }]);
-        let source = Source {
-            name: name.clone(),
-            scheme: SchemeChoice::Preset(preset.to_owned()),
-            handler: Handler::Mirror { emit_to: None },
-            created_at: Timestamp::UNIX_EPOCH,
-        };
+        let scheme = SchemeChoice::Preset(preset.to_owned());
+        let handler = Handler::Mirror { emit_to: None };
+        let source = Source::new(name.clone(), scheme, handler, Timestamp::UNIX_EPOCH);
         self.store.tables().sources.insert(name, source);
     }
 
@@ -95,14 +92,14 @@ impl World {
     ) -> Ingress<'_, Store, MemorySecrets, Store, MemoryQueue, Store, Store> {
         let (fresh, stale) = (Duration::from_mins(5), Duration::from_mins(60));
         Ingress {
-            sources: Sources::new(&self.store, &self.secrets, fresh, stale),
+            sources: Sources::new(&self.store, &self.secrets, &self.store, fresh, stale),
             door: Door {
                 inbox: &self.store,
                 queue: &self.queue,
                 bodies: &self.store,
                 first_due: Duration::from_secs(120),
             },
-            heart: Heart::new(&self.store),
+            lookout: Lookout::new(&self.store),
             metrics: Metrics::new("test"),
             // Nothing here waits; debug builds take their time over large bodies.
             budget: Duration::from_secs(60),
@@ -112,7 +109,7 @@ impl World {
     /// What the gateway gets back.
     pub(crate) async fn respond(&self, arrival: &Arrival) -> Value {
         let answer = self.ingress().receive(arrival, "t".to_owned(), now()).await;
-        serde_json::to_value(Response::from(answer)).unwrap()
+        serde_json::to_value(Response::new(answer, &arrival.method)).unwrap()
     }
 
     /// The one row.
