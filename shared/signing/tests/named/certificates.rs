@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use signing::{Key, KeyError, Scheme};
 
-use crate::provider::{P256, RSA, base64, certificate, flipped, scheme};
+use crate::provider::{P256, RSA, base64, cases, certificate, flipped, scheme};
 
 /// RSA with 1024 bits, made once; the private key was thrown away.
 const WEAK: &str = "\
@@ -85,6 +85,7 @@ fn nesting_does_not_end_the_process() {
 }
 
 proptest! {
+    #![proptest_config(cases(128))]
     #[test]
     fn no_changed_certificate_panics(bit in 0_usize..20_000, cut in 0_usize..2_000) {
         let good = certificate(RSA, 2020..2126);
