@@ -135,6 +135,7 @@ fn a_payload_that_is_no_notification_is_refused_however_well_signed() {
         "<notification><kind>k</kind>",
         "<notification><kind>k</a></notification>",
         "<!DOCTYPE x [<!ENTITY a \"b\">]><notification><kind>&a;</kind></notification>",
+        "<!DOCTYPE notification><notification><kind>k</kind></notification>",
         "<notification><kind>&a;</kind></notification>",
         &format!("<notification><kind>{}</kind></notification>", "k".repeat(300)),
         &deep(100_000),
