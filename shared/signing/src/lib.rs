@@ -41,6 +41,7 @@ mod element;
 mod encoding;
 mod form;
 mod freshness;
+pub mod handshake;
 mod identity;
 mod json;
 mod jwt;

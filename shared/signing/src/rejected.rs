@@ -112,6 +112,17 @@ pub enum Reason {
         /// How far is allowed.
         tolerance_seconds: i64,
     },
+    /// A handshake that the source does not wait for: somebody may want to replace its secret.
+    HandshakeUnexpected,
+    /// A handshake carries something that the provider would not send.
+    HandshakeMalformed {
+        /// As the scheme writes it.
+        place: String,
+    },
+    /// The token of a handshake is not the one that is configured.
+    HandshakeToken,
+    /// The secret that a handshake brings cannot be used.
+    HandshakeSecret,
 }
 
 impl Rejected {
@@ -123,7 +134,9 @@ impl Rejected {
             | Reason::KeyNotValid
             | Reason::NotOurs { .. }
             | Reason::SignatureSpelling
-            | Reason::SignatureMismatch { .. } => Class::BadSignature,
+            | Reason::SignatureMismatch { .. }
+            | Reason::HandshakeUnexpected
+            | Reason::HandshakeToken => Class::BadSignature,
             Reason::TimestampOutOfRange
             | Reason::TimestampTooOld { .. }
             | Reason::TimestampInFuture { .. } => Class::Stale,
@@ -204,6 +217,10 @@ impl Reason {
             Self::TimestampOutOfRange => "timestamp_out_of_range",
             Self::TimestampTooOld { .. } => "timestamp_too_old",
             Self::TimestampInFuture { .. } => "timestamp_in_future",
+            Self::HandshakeUnexpected => "handshake_unexpected",
+            Self::HandshakeMalformed { .. } => "handshake_malformed",
+            Self::HandshakeToken => "handshake_token",
+            Self::HandshakeSecret => "handshake_secret",
         }
     }
 
@@ -253,6 +270,15 @@ impl Reason {
                 "A replay, a long delay on the way, or a clock that is wrong."
             }
             Self::TimestampInFuture { .. } => "One of the two clocks is wrong.",
+            Self::HandshakeUnexpected => {
+                "If you are setting this webhook up, let the source wait for its secret and start again; otherwise somebody is trying."
+            }
+            Self::HandshakeMalformed { .. } | Self::HandshakeSecret => {
+                "Check that this source belongs to this provider; the provider itself does not send this."
+            }
+            Self::HandshakeToken => {
+                "Type the same text at the provider and as the source's secret of that name."
+            }
         }
     }
 }
@@ -315,6 +341,10 @@ impl fmt::Display for Reason {
             Self::TimestampInFuture { ahead_seconds, tolerance_seconds } => {
                 write!(f, "the signature is right but from {ahead_seconds} s in the future; {tolerance_seconds} s are allowed")
             }
+            Self::HandshakeUnexpected => f.write_str("a handshake came, and the source does not wait for one"),
+            Self::HandshakeMalformed { place } => write!(f, "a handshake came, and what it has at {place} does not have the form that the provider uses"),
+            Self::HandshakeToken => f.write_str("a handshake came with a token that is not the configured one"),
+            Self::HandshakeSecret => f.write_str("a handshake came with a secret that cannot be used"),
         }
     }
 }
