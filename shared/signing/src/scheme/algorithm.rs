@@ -56,7 +56,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A provider whose signatures need code; see [`crate::named`].
+/// A provider whose signatures need code; see `named`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verifier {
     /// Twilio: the address and the sorted form, or the address with a hash of the body.
@@ -93,7 +93,7 @@ impl fmt::Display for Verifier {
     }
 }
 
-fn name_in<T: PartialEq>(all: &[(&'static str, T)], wanted: T) -> &'static str {
+fn name_in<T: Copy + PartialEq>(all: &[(&'static str, T)], wanted: T) -> &'static str {
     all.iter().find(|(_, one)| *one == wanted).map_or("", |(name, _)| name)
 }
 
