@@ -38,7 +38,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Complaint> {
     print::either(args.json, out, &value, |out| {
         let head = ["name", "provider", "trust", "id", "replay", "events", "handshake", "facts"];
         print::table(out, &head, schemes.iter().map(row).collect())?;
-        writeln!(out, "\nfacts: S the provider's library was run, D its documentation, T third-party text, M unconfirmed")
+        writeln!(
+            out,
+            "\nfacts: S the provider's library was run, D its documentation, T third-party text, M unconfirmed"
+        )
     })
 }
 
@@ -92,8 +95,12 @@ fn one(out: &mut dyn Write, scheme: &Scheme) -> std::io::Result<()> {
     };
     writeln!(out, "  id         {id}")?;
     match scheme.tolerance_seconds() {
-        Some(seconds) => writeln!(out, "  replay     refused when older than {seconds} s, and deduplicated")?,
-        None => writeln!(out, "  replay     no age is refused: only deduplication stands against it")?,
+        Some(seconds) => {
+            writeln!(out, "  replay     refused when older than {seconds} s, and deduplicated")?
+        }
+        None => {
+            writeln!(out, "  replay     no age is refused: only deduplication stands against it")?
+        }
     }
     if scheme.is_batch() {
         writeln!(out, "  events     many in one request")?;

@@ -105,7 +105,10 @@ fn reply(out: &mut dyn Write, reply: &Reply, then: &Then) -> io::Result<()> {
     match then {
         Then::Nothing => Ok(()),
         Then::StoreSecret => {
-            writeln!(out, "  then       the secret that it brings is stored, while the source waits for one")
+            writeln!(
+                out,
+                "  then       the secret that it brings is stored, while the source waits for one"
+            )
         }
         Then::Fetch(url) => writeln!(out, "  then       {} is fetched", printable(url)),
     }
