@@ -244,6 +244,8 @@ fn response(expected: &ExpectedResponse, reply: &Reply) -> Vec<Difference> {
         let of_type =
             name.eq_ignore_ascii_case("content-type") && got.split(';').next() == Some(wanted);
         if got != wanted && !of_type {
+            // what stands in other headers may be a secret
+            let got = if name.eq_ignore_ascii_case("content-type") { got } else { "another value" };
             differ(wanted.clone(), got.to_owned(), name);
         }
     }
