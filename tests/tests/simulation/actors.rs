@@ -106,8 +106,9 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
         path_secret: None,
     };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
-    let source: SourceName = fact.key.source().clone();
-    let incoming = Incoming::verified(source, verified, &headers);
+    let source = world.sim.store.tables().sources.get(fact.key.source()).cloned();
+    let Some(source) = source else { return false };
+    let incoming = Incoming::verified(&source, verified, &headers);
     let store = &world.sim.store;
     let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
     let accepted = door.accept(incoming, world.name("token"), now).await;
