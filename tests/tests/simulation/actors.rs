@@ -19,8 +19,13 @@ use flow::{
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
 use rand::{RngExt as _, rngs::StdRng};
-use signing::{Request, sign::Outgoing};
-use sweeper::Sweeper;
+use signing::{Request, lookup::Call, sign::Outgoing};
+use sweeper::{
+    Sweeper,
+    errands::Errands,
+    provider::{Answered, NoAnswer, Provider},
+};
+use testkit::memory::MemorySecrets;
 use worker::{
     Received, Worker,
     handlers::{self, Event},
@@ -106,8 +111,9 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
         path_secret: None,
     };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
-    let source: SourceName = fact.key.source().clone();
-    let incoming = Incoming::verified(source, verified, &headers);
+    let source = world.sim.store.tables().sources.get(fact.key.source()).cloned();
+    let Some(source) = source else { return false };
+    let incoming = Incoming::verified(&source, verified, &headers);
     let store = &world.sim.store;
     let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
     let accepted = door.accept(incoming, world.name("token"), now).await;
@@ -272,6 +278,15 @@ pub(crate) fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w
     })
 }
 
+/// A provider that never answers; in this world no key is fetched.
+struct Nobody;
+
+impl Provider for Nobody {
+    async fn call(&self, _: &Call) -> Result<Answered, NoAnswer> {
+        Err(NoAnswer::Late)
+    }
+}
+
 /// One sweep.
 pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::SweepFailed> {
     let store = &world.sim.store;
@@ -283,6 +298,7 @@ pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::Swee
         registry: store,
         inbound: &world.inbound,
         wake: &world.wake,
+        errands: Errands { secrets: &MemorySecrets::default(), provider: &Nobody },
         cache: &world.cache,
         rules: RULES,
         metrics: &world.metrics,
