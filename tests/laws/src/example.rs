@@ -30,7 +30,7 @@ pub struct Case {
     pub now: Timestamp,
     /// What a careful receiver says.
     pub expected: Expected,
-    /// The id of the event, of a batch that of its first; `None` where the file knows of none.
+    /// The id of the event; `None` where the file knows of none. Of a batch it is some id in it.
     pub event_id: Option<String>,
     /// The answer to a handshake.
     pub response: Option<Value>,
