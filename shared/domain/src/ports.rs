@@ -114,6 +114,8 @@ pub struct AttemptNote {
     pub due_at: Timestamp,
     /// What will happen next and when, in plain words.
     pub next_action: String,
+    /// How far a request with many events was split; `None`: as far as before. See [`Row::split`].
+    pub split: Option<u32>,
 }
 
 /// How a row ends.

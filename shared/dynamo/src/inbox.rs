@@ -80,7 +80,7 @@ impl InboxTable {
             .set("due_at", ms(due_at))
             .set("pending_shard", keys::inbox_shard(key, self.shards))
             .count_up("cycle")
-            .clear(["dead_at", "dead_shard", "finished_at", "next_action", "expires_at"])
+            .clear(["dead_at", "dead_shard", "finished_at", "next_action", "expires_at", "split"])
     }
 
     /// Does what makes a row stay for longer than its body would. The condition of `change` leaves out rows with a body
@@ -159,6 +159,9 @@ impl Inbox for InboxTable {
             .set("next_action", s(&note.next_action));
         if let Some(failure) = &note.failure {
             change = failed(change, failure);
+        }
+        if let Some(split) = note.split {
+            change = change.set("split", n(split));
         }
         let change = as_claimed(change, claim);
         Ok(self.table().update(keys::event(&claim.key), &change).await?.noted())

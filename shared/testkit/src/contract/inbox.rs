@@ -4,7 +4,7 @@ use domain::{
     body::{Place, Sha256Hash},
     event::Origin,
     inbox::{Accepted, ChangeResult, NewRow, Noted, Status},
-    ports::{Finish, Inbox as _},
+    ports::{AttemptNote, Finish, Inbox as _},
 };
 use futures_util::future::join_all;
 
@@ -30,6 +30,7 @@ pub async fn inbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         any_row_but_a_pending_one_is_replayed,
         a_noted_attempt_is_counted_and_moves_the_due_time,
         an_attempt_about_to_be_tried_keeps_the_last_error,
+        how_far_a_request_was_split_is_known_until_it_is_armed_again,
         a_parked_row_waits_with_its_reason,
         a_finished_row_keeps_its_results,
         an_ignored_row_keeps_its_reason,
@@ -241,10 +242,24 @@ async fn a_noted_attempt_is_counted_and_moves_the_due_time(on: &impl Tables) -> 
 async fn an_attempt_about_to_be_tried_keeps_the_last_error(on: &impl Tables) -> Kept {
     accepted(on, "evt_1").await?;
     assert_eq!(on.inbox().note(&claim("evt_1", 0), &note(1, at(300))).await?, Noted::Yes);
-    let trying = domain::ports::AttemptNote { failure: None, ..note(2, at(400)) };
+    let trying = AttemptNote { failure: None, ..note(2, at(400)) };
     assert_eq!(on.inbox().note(&claim("evt_1", 0), &trying).await?, Noted::Yes);
     let row = read(on, "evt_1").await?;
     assert_eq!((row.attempts, row.last_error), (2, Some(failure())));
+    Ok(())
+}
+
+async fn how_far_a_request_was_split_is_known_until_it_is_armed_again(on: &impl Tables) -> Kept {
+    let new = accepted(on, "evt_1").await?;
+    assert_eq!(read(on, "evt_1").await?.split, 0);
+    let split = AttemptNote { failure: None, split: Some(250), ..note(0, at(300)) };
+    assert_eq!(on.inbox().note(&claim("evt_1", 0), &split).await?, Noted::Yes);
+    assert_eq!(on.inbox().note(&claim("evt_1", 0), &note(1, at(300))).await?, Noted::Yes);
+    assert_eq!(read(on, "evt_1").await?.split, 250);
+    assert_eq!(on.inbox().park(&claim("evt_1", 0), 12, &failure(), at(310)).await?, Noted::Yes);
+    assert_eq!(read(on, "evt_1").await?.split, 250);
+    assert_eq!(on.inbox().rearm(&new.key, at(400), at(320)).await?, Noted::Yes);
+    assert_eq!(read(on, "evt_1").await?.split, 0);
     Ok(())
 }
 
