@@ -86,7 +86,7 @@ where
     /// Makes one attempt at a pending row, which the message of this receipt brought.
     pub(crate) async fn attempt(&self, row: &Row, receipt: &str) -> Ended {
         self.try_it(row, receipt).await.unwrap_or_else(|error| {
-            tracing::warn!(error = %runtime::telemetry::chain(&error), "an attempt met a store's error");
+            tracing::warn!(error = %chain(&error), "an attempt met a store's error");
             unanswered(&error)
         })
     }
@@ -111,7 +111,10 @@ where
                 }
                 Ok(_) => {}
                 // Perhaps an older version of this code beside a newer one of the source's.
-                Err(error) => return Ok(failed("scheme_missing", &chain(error))),
+                Err(error) => {
+                    let why = format!("the source's scheme cannot be read: {}", chain(error));
+                    return Ok(failed("scheme_missing", &why));
+                }
             }
         }
         let current = match &row.new.object {

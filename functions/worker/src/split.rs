@@ -117,13 +117,14 @@ where
         while put < total {
             let some: Vec<_> = rest.by_ref().take(BETWEEN_NOTES).collect();
             put += some.len();
-            if let Err(ended) = self.put_all(some, &token, &mut tally).await? {
+            if let Err(ended) = self.put_all(row, some, &token, &mut tally).await? {
                 return Ok(ended);
             }
             if put < total && self.note_split(row, put, total).await? == Noted::Moved {
                 return Ok(Ended::Moved);
             }
         }
+        self.count_conflicting(row, elements.conflicting);
         self.tell_split(row, tally, elements.repeated);
         self.finish(row, Status::Processed, tally.results(), None).await
     }
@@ -131,6 +132,7 @@ where
     /// Puts some of the events, and tells of those that are there even if others are not.
     async fn put_all(
         &self,
+        row: &Row,
         events: Vec<Incoming<'_>>,
         token: &str,
         tally: &mut Tally,
@@ -154,7 +156,9 @@ where
             }
         }
         door.announce_all(&mut entries).await;
+        let conflicting = tally.conflicting;
         entries.iter().for_each(|entry| tally.count(entry));
+        self.count_conflicting(row, tally.conflicting - conflicting);
         error.map_or(Ok(Ok(())), not_put)
     }
 
@@ -192,6 +196,15 @@ where
         })
     }
 
+    /// Another body under the id of an event: the first one stays, in whichever request it came.
+    fn count_conflicting(&self, row: &Row, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let (source, count) = (row.new.key.source().as_str(), u32::try_from(count));
+        self.metrics.count("webhooks_conflicting_total", Some(source), count.unwrap_or(u32::MAX));
+    }
+
     fn tell_split(&self, row: &Row, tally: Tally, repeated: usize) {
         let source = row.new.key.source().as_str();
         let step = Step {
@@ -208,8 +221,6 @@ where
              now pending), {repeated} came twice, {unsent} wait for the sweeper"
         );
         if conflicting > 0 {
-            let count = u64::try_from(conflicting).unwrap_or(u64::MAX);
-            self.metrics.count("webhooks_conflicting_total", Some(source), count);
             step.warn(&told, None);
         } else {
             step.info(&told);

@@ -95,3 +95,6 @@ fn event<'a>(row: &Row, key: InboxKey, body: &'a [u8], mut identity: Identity) -
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;
