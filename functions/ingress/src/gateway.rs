@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     message::InboundMessage,
-    ports::{Bodies, Inbox, Queue, Registry, SourceSecrets, State},
+    ports::{Bodies, Inbox, Queue, Registry, SourceSecrets, Watch},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
@@ -62,7 +62,7 @@ where
     I: Inbox,
     Q: Queue<InboundMessage>,
     B: Bodies,
-    T: State,
+    T: Watch,
 {
     let answer = ingress.receive(&event.into(), token, now).await;
     // Before the answer, for after it the sandbox may freeze.

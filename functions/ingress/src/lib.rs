@@ -25,7 +25,7 @@ use domain::{
     id::SourceName,
     inbox::Accepted,
     message::InboundMessage,
-    ports::{Bodies, Inbox, Queue, Registry, SourceSecrets, State},
+    ports::{AcceptReport, Bodies, Inbox, Queue, Registry, SourceSecrets, Watch},
 };
 use flow::{
     accept::{Door, Enqueued, Entry},
@@ -73,7 +73,7 @@ where
     I: Inbox,
     Q: Queue<InboundMessage>,
     B: Bodies,
-    T: State,
+    T: Watch,
 {
     /// Takes one request in. `token` tells this try apart from every other.
     pub async fn receive(&self, arrival: &Arrival, token: String, now: Timestamp) -> Answer {
@@ -232,7 +232,7 @@ pub struct Heart<'a, T> {
     last: Mutex<BTreeMap<SourceName, Timestamp>>,
 }
 
-impl<'a, T: State> Heart<'a, T> {
+impl<'a, T: Watch> Heart<'a, T> {
     /// Notes them in this table.
     pub fn new(state: &'a T) -> Self {
         Self { state, last: Mutex::default() }
@@ -244,7 +244,8 @@ impl<'a, T: State> Heart<'a, T> {
         if !self.is_due(source, now) {
             return;
         }
-        if let Err(error) = self.state.beat(source, now).await {
+        let report = AcceptReport { at: now, key_id: None, is_new: true };
+        if let Err(error) = self.state.note_accepted(source, &report).await {
             tracing::warn!(source = %source, error = %chain(&error), "a heartbeat was not noted");
         }
     }

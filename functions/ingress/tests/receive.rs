@@ -94,7 +94,7 @@ impl World {
         let name = name(source);
         let handler = Handler::Mirror { emit_to: None };
         self.secrets.set(&name, vec![key("k1", secret)]);
-        let source = Source { name: name.clone(), scheme, handler, created_at: at(-1000) };
+        let source = Source::new(name.clone(), scheme, handler, at(-1000));
         self.store.tables().sources.insert(name, source);
     }
 
@@ -581,7 +581,7 @@ async fn new_events_beat_at_most_every_ten_seconds() {
             ingress.receive(&arrival(event), format!("{id}{second}"), at(second)).await,
             Answer::Accepted
         );
-        beats.push(world.store.tables().beats[&name("github")]);
+        beats.push(world.store.tables().watched[&name("github")].accepted_at.unwrap());
     }
     assert_eq!(beats, [at(0), at(0), at(0), at(10), at(10), at(20)]);
 }
@@ -590,7 +590,7 @@ async fn new_events_beat_at_most_every_ten_seconds() {
 async fn a_heartbeat_that_fails_or_hangs_changes_nothing() {
     for fault in [Fault::Unavailable, Fault::Refused, Fault::Crash] {
         let world = World { budget: Duration::from_millis(50), ..World::new() };
-        world.store.chaos.on("state.beat", When::Before, fault);
+        world.store.chaos.on("watch.note_accepted", When::Before, fault);
         assert_eq!(world.answer(event("github"), 0).await, StatusCode::OK, "{fault:?}");
         assert_eq!((world.rows().len(), world.messages()), (1, 1));
     }
@@ -604,5 +604,5 @@ async fn when_the_answer_is_given_everything_is_done() {
     let answer = ingress.receive(&arrival(event("github")), "t".to_owned(), at(0)).await;
     drop(ingress);
     assert_eq!((answer, world.rows().len(), world.messages()), (Answer::Accepted, 1, 1));
-    assert!(world.store.tables().beats.contains_key(&name("github")));
+    assert!(world.store.tables().watched.contains_key(&name("github")));
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use domain::{
     message::{InboundMessage, WakeMessage},
-    ports::{DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, Queue, Registry, State, StoreError},
+    ports::{DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, Queue, Registry, State, StoreError, Watch},
 };
 use flow::fanout::EndpointCache;
 use futures_util::join;
@@ -127,7 +127,7 @@ impl Part {
 impl<I, S, O, L, R, Q, W, N> Sweeper<'_, I, S, O, L, R, Q, W, N>
 where
     I: Inbox + DueInbox,
-    S: State,
+    S: State + Watch,
     O: Outbox,
     L: Lanes + Fanout,
     R: Registry,

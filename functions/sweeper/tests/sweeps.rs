@@ -21,7 +21,7 @@ use domain::{
     lane::LaneId,
     message::{InboundMessage, Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
-    ports::{Fanout as _, Inbox as _, Outbox as _, Queue, State as _},
+    ports::{AcceptReport, Fanout as _, Inbox as _, Outbox as _, Queue, State as _, Watch as _},
     source::{Handler, SchemeChoice, Source},
 };
 use flow::fanout::EndpointCache;
@@ -105,6 +105,8 @@ impl Bench {
             key_id: None,
             token: name.to_owned(),
             traceparent: None,
+            delivery_id: None,
+            parent: None,
         };
         let _ = self.store.accept(&new).await.unwrap();
     }
@@ -454,14 +456,12 @@ async fn the_gauges_say_what_is_left_and_for_how_long() {
     });
     bench.outgoing("o", 30);
     bench.store.wake(&lane, at(70)).await.unwrap();
-    let source = Source {
-        name: "shop".parse().unwrap(),
-        scheme: SchemeChoice::Preset("stripe".to_owned()),
-        handler: Handler::Mirror { emit_to: None },
-        created_at: at(0),
-    };
+    let scheme = SchemeChoice::Preset("stripe".to_owned());
+    let handler = Handler::Mirror { emit_to: None };
+    let source = Source::new("shop".parse().unwrap(), scheme, handler, at(0));
     bench.store.tables().sources.insert(source.name.clone(), source.clone());
-    bench.store.beat(&source.name, at(40)).await.unwrap();
+    let accepted = AcceptReport { at: at(40), key_id: None, is_new: true };
+    bench.store.note_accepted(&source.name, &accepted).await.unwrap();
     bench.at(100);
     bench.sweep().await.unwrap();
     let lines = bench.metrics.lines(at(100)).join("\n");

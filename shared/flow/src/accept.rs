@@ -286,6 +286,7 @@ fn row(
         key_id: incoming.key_id,
         token,
         traceparent: incoming.traceparent,
+        delivery_id: incoming.child.as_ref().and_then(|child| child.delivery_id.clone()),
         parent: incoming.child.map(|child| child.parent),
     };
     row.body.place = body::place(compressed, body::room(&row));

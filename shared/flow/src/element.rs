@@ -20,6 +20,8 @@ pub(crate) struct Child {
     pub(crate) key: InboxKey,
     /// The request's id.
     pub(crate) parent: String,
+    /// The provider's id of the delivery that brought it.
+    pub(crate) delivery_id: Option<String>,
     /// When the request came.
     pub(crate) received_at: Timestamp,
     /// When somebody last asked for the request: the provider or a person.
@@ -90,6 +92,7 @@ fn event<'a>(row: &Row, key: InboxKey, body: &'a [u8], mut identity: Identity) -
         child: Some(Child {
             key,
             parent: parent.event_id().to_owned(),
+            delivery_id: row.new.delivery_id.clone(),
             received_at: row.new.received_at,
             asked_at: row.armed_at,
         }),

@@ -32,7 +32,7 @@ impl World {
     fn new(scheme: SchemeChoice) -> Self {
         let (store, secrets) = (Store::default(), MemorySecrets::default());
         let handler = Handler::Mirror { emit_to: None };
-        let source = Source { name: name("hub"), scheme, handler, created_at: at(0) };
+        let source = Source::new(name("hub"), scheme, handler, at(0));
         store.tables().sources.insert(name("hub"), source);
         secrets.set(&name("hub"), vec![secret("k1", "field-secret-1", None)]);
         Self { store, secrets }
