@@ -34,7 +34,7 @@ fn source() -> SourceName {
 fn scheme(is_batch: bool) -> Scheme {
     let mut own = json!({ "like": "stripe" });
     if is_batch {
-        own["config"] = json!({ "batch": "/events" }); // STUB
+        own["batch"] = "/events".into();
     }
     Scheme::from_value(own).unwrap()
 }
