@@ -52,7 +52,7 @@ async fn a_split_that_runs_out_of_time_goes_on_where_it_stood_and_has_not_failed
         assert!(tries < 20, "it gets nowhere");
         world.store.chaos.heal();
         // About a quarter of the whole each time.
-        let outcome = world.handle_for(&parent, 120).await.unwrap();
+        let outcome = world.handle_for(&parent, 300).await.unwrap();
         puts += count(&world, "inbox.accept");
         let row = world.row(&parent);
         assert_eq!(row.attempts, 0);

@@ -64,7 +64,7 @@ impl World {
             sign::Outgoing { method, url, headers, id: None, event_type: None, body };
         let key = SigningKey::parse(&self.scheme, &secret).unwrap();
         let headers = sign::sign_as(&self.scheme, &key, &outgoing, now).unwrap();
-        let request = Request { method, url, headers: &headers, body };
+        let request = Request { method, url, headers: &headers, body, path_secret: None };
         let verified = signing::verify(&self.scheme, &keys, &request, now).unwrap();
         let incoming = Incoming::verified(source(), verified, &headers);
         self.accept(incoming.under(&self.scheme, &request), now).unwrap()
