@@ -145,6 +145,26 @@ impl Inbox for InboxTable {
         Ok(self.table().update(keys::event(key), &change).await?.noted())
     }
 
+    async fn revive(
+        &self,
+        key: &InboxKey,
+        (status, before): (Status, Timestamp),
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> Stored<Noted> {
+        let since = if status == Status::DeadLetter { "dead_at" } else { "finished_at" };
+        let change = self.armed(key, due_at, now).when(
+            &format!("#status = :was AND #{since} < :before"),
+            [("was", word(&status)), ("before", ms(before))],
+        );
+        let may = |old: &Item| {
+            let old = Reader(old);
+            let at_rest = old.word::<Status>("status")? == status;
+            Ok(at_rest && old.some(since, Reader::time)?.is_some_and(|at| at < before))
+        };
+        self.keep(key, change, may).await
+    }
+
     async fn replay(&self, key: &InboxKey, due_at: Timestamp, now: Timestamp) -> Stored<Noted> {
         let change =
             self.armed(key, due_at, now).when("attribute_exists(#pk) AND #status <> :status", []);

@@ -9,7 +9,7 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::{ObjectRef, Origin, Version},
     id::{InboxKey, MAX_PROVIDER_ID},
-    inbox::{Accepted, NewRow, Row, Status},
+    inbox::{Accepted, NewRow, Noted, Status},
     message::InboundMessage,
     ports::{Bodies, Inbox, Queue, StoreError, Stored, may_rearm},
 };
@@ -162,36 +162,18 @@ impl<I: Inbox, Q: Queue<InboundMessage>, B: Bodies> Door<'_, I, Q, B> {
         revival: Revival,
         now: Timestamp,
     ) -> Stored<bool> {
-        // Between the look and the write somebody else may have re-armed the row, and it may even have been parked again:
-        // then it runs once more than it had to. Moved means the former, and that it is owed all the same.
-        let _ = match (status, revival) {
-            (Status::DeadLetter, Revival::Parked | Revival::OrFinishedBefore(_)) => {
-                self.inbox.rearm(key, self.due_at(now), now).await?
+        let since = match (status, revival) {
+            (Status::DeadLetter, Revival::Parked | Revival::OrProcessedBefore(_)) => {
+                // Moved: somebody else re-armed it a moment ago. It is owed all the same.
+                let _ = self.inbox.rearm(key, self.due_at(now), now).await?;
+                return Ok(true);
             }
-            (Status::DeadLetter, Revival::ParkedBefore(asked_at))
-                if self.is_since(key, asked_at, |row| row.dead_at).await? =>
-            {
-                self.inbox.rearm(key, self.due_at(now), now).await?
-            }
-            (Status::Processed, Revival::OrFinishedBefore(before))
-                if self.is_since(key, before, |row| row.finished_at).await? =>
-            {
-                self.inbox.replay(key, self.due_at(now), now).await?
-            }
+            (Status::DeadLetter, Revival::ParkedBefore(before))
+            | (Status::Processed, Revival::OrProcessedBefore(before)) => (status, before),
             _ => return Ok(false),
         };
-        Ok(true)
-    }
-
-    /// Whether a row has been at rest since before a time.
-    async fn is_since(
-        &self,
-        key: &InboxKey,
-        before: Timestamp,
-        since: impl Fn(&Row) -> Option<Timestamp> + Send,
-    ) -> Stored<bool> {
-        let row = self.inbox.read(key).await?;
-        Ok(row.as_ref().and_then(since).is_some_and(|since| since < before))
+        // Moved: too recent, or somebody else has revived it and tells of it.
+        Ok(self.inbox.revive(key, since, self.due_at(now), now).await? == Noted::Yes)
     }
 
     /// Tells the worker of an event, if something is owed. Failing is not an error: the row has a due time.
@@ -230,9 +212,9 @@ enum Revival {
     /// Ones that were parked before somebody asked. An event of a request comes once more with every try to split the
     /// request, and a try is nobody's asking.
     ParkedBefore(Timestamp),
-    /// Parked ones, and ones that were finished a while ago: whoever sends a request with several events again
+    /// Parked ones, and ones that were processed a while ago: whoever sends a request with several events again
     /// means those that are parked, and they are found by splitting it again.
-    OrFinishedBefore(Timestamp),
+    OrProcessedBefore(Timestamp),
 }
 
 /// How long a request with several events is not split again because it came again. Splitting looks at each of its
@@ -244,7 +226,7 @@ fn revival(incoming: &Incoming<'_>, now: Timestamp) -> Revival {
         _ if !may_rearm(incoming.origin) => Revival::Nothing,
         Some(child) => Revival::ParkedBefore(child.asked_at),
         None if incoming.is_batch => {
-            Revival::OrFinishedBefore(now.saturating_sub(BETWEEN_SPLITS).unwrap_or(Timestamp::MIN))
+            Revival::OrProcessedBefore(now.saturating_sub(BETWEEN_SPLITS).unwrap_or(Timestamp::MIN))
         }
         None => Revival::Parked,
     }

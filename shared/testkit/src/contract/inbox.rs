@@ -28,6 +28,7 @@ pub async fn inbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         bodies_beside_a_row_are_told_apart_by_their_hash,
         only_a_parked_row_is_rearmed,
         any_row_but_a_pending_one_is_replayed,
+        only_a_row_that_has_been_at_rest_for_long_enough_is_revived,
         a_noted_attempt_is_counted_and_moves_the_due_time,
         an_attempt_about_to_be_tried_keeps_the_last_error,
         how_far_a_request_was_split_is_known_until_it_is_armed_again,
@@ -220,6 +221,51 @@ async fn any_row_but_a_pending_one_is_replayed(on: &impl Tables) -> Kept {
     assert_eq!(inbox.replay(&new.key, at(199), at(198)).await?, Noted::Yes);
     let row = read(on, "evt_1").await?;
     assert_eq!((row.status, row.cycle, row.dead_at), (Status::Pending, 2, None));
+    Ok(())
+}
+
+async fn only_a_row_that_has_been_at_rest_for_long_enough_is_revived(on: &impl Tables) -> Kept {
+    use Status::{DeadLetter, Processed};
+    let inbox = on.inbox();
+    let new = row("evt_1", "t", b"{}");
+    let revive = async |since| inbox.revive(&new.key, since, at(200), at(190)).await;
+    assert_eq!(revive((Processed, at(99))).await?, Noted::Moved);
+    assert_eq!(inbox.accept(&new).await?, Accepted::New);
+    assert_eq!(revive((Processed, at(99))).await?, Noted::Moved);
+    assert_eq!(inbox.finish(&claim("evt_1", 0), &processed(at(50))).await?, Noted::Yes);
+    let before = read(on, "evt_1").await?;
+    for (status, time) in [(Processed, 50), (Processed, 49), (DeadLetter, 99)] {
+        assert_eq!(revive((status, at(time))).await?, Noted::Moved);
+    }
+    assert_eq!(read(on, "evt_1").await?, before);
+    assert_eq!(revive((Processed, at(51))).await?, Noted::Yes);
+    let row = read(on, "evt_1").await?;
+    assert_eq!((row.status, row.attempts, row.cycle), (Status::Pending, 0, 1));
+    assert_eq!((row.due_at, row.finished_at, row.armed_at), (Some(at(200)), None, at(190)));
+    // It is owed, so it does not go.
+    assert_eq!(
+        inbox.accept(&NewRow { received_at: at(400 * DAY), ..new.clone() }).await?,
+        Accepted::New
+    );
+
+    assert_eq!(inbox.park(&claim("evt_1", 1), 1, &failure(), at(300)).await?, Noted::Yes);
+    assert_eq!(revive((DeadLetter, at(300))).await?, Noted::Moved);
+    assert_eq!(revive((Processed, at(999))).await?, Noted::Moved);
+    assert_eq!(revive((DeadLetter, at(301))).await?, Noted::Yes);
+    let row = read(on, "evt_1").await?;
+    assert_eq!((row.status, row.cycle, row.dead_at), (Status::Pending, 2, None));
+
+    // A body beside the row does not keep it from that, and stays as long as it is owed.
+    let mut beside = self::row("evt_2", "t", b"body");
+    beside.body.place = Place::Beside;
+    inbox.put_beside(&beside, b"body").await?;
+    assert_eq!(inbox.accept(&beside).await?, Accepted::New);
+    assert_eq!(inbox.finish(&claim("evt_2", 0), &processed(at(50))).await?, Noted::Yes);
+    let revived = inbox.revive(&beside.key, (Processed, at(50)), at(200), at(190)).await?;
+    assert_eq!(revived, Noted::Moved);
+    let revived = inbox.revive(&beside.key, (Processed, at(51)), at(200), at(190)).await?;
+    assert_eq!(revived, Noted::Yes);
+    assert_eq!(inbox.beside(&beside).await?.as_deref(), Some(&b"body"[..]));
     Ok(())
 }
 

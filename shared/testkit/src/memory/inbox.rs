@@ -109,6 +109,26 @@ impl Inbox for Store {
         .await
     }
 
+    async fn revive(
+        &self,
+        key: &InboxKey,
+        (status, before): (Status, Timestamp),
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> Stored<Noted> {
+        self.call("inbox.revive", |tables| match tables.inbox.get_mut(key) {
+            Some(item)
+                if item.row.status == status
+                    && item.row.dead_at.or(item.row.finished_at).is_some_and(|at| at < before) =>
+            {
+                arm(item, due_at, now);
+                Noted::Yes
+            }
+            _ => Noted::Moved,
+        })
+        .await
+    }
+
     async fn replay(&self, key: &InboxKey, due_at: Timestamp, now: Timestamp) -> Stored<Noted> {
         self.call("inbox.replay", |tables| match tables.inbox.get_mut(key) {
             Some(item) if item.row.status != Status::Pending => {
