@@ -169,7 +169,9 @@ where
             attempts: row.attempts,
             failure: None,
             due_at: due_while_running((self.now)(), &self.limits),
-            next_action: format!("{put} of the {total} events have rows of their own; the others follow"),
+            next_action: format!(
+                "{put} of the {total} events have rows of their own; the others follow"
+            ),
             split: Some(u32::try_from(put).unwrap_or(u32::MAX)),
         };
         self.inbox.note(&row.claim(), &note).await
@@ -231,7 +233,9 @@ where
 /// Why an event has no row, as far as we know.
 fn not_put(error: AcceptError) -> Stored<Result<(), Ended>> {
     match error {
-        AcceptError::Body(cause) | AcceptError::Row(cause) | AcceptError::Rearm(cause) => Err(cause),
+        AcceptError::Body(cause) | AcceptError::Row(cause) | AcceptError::Rearm(cause) => {
+            Err(cause)
+        }
         // A part of a body that could be read is not larger than it.
         AcceptError::TooLarge(_) => Ok(Err(hopeless("payload_too_large", &error.to_string()))),
         AcceptError::Compress(_) => Err(StoreError::Unavailable(error.into())),

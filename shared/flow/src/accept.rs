@@ -188,8 +188,7 @@ impl<I: Inbox, Q: Queue<InboundMessage>, B: Bodies> Door<'_, I, Q, B> {
         if owed.is_empty() {
             return;
         }
-        let messages: Vec<_> =
-            owed.iter().map(|entry| InboundMessage(entry.key.clone())).collect();
+        let messages: Vec<_> = owed.iter().map(|entry| InboundMessage(entry.key.clone())).collect();
         let lost = self.queue.send(&messages, Duration::ZERO).await;
         for (position, entry) in owed.into_iter().enumerate() {
             let is_lost = lost.contains(&position);

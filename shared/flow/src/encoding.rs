@@ -46,7 +46,9 @@ pub fn decode<'a>(encoding: Option<&str>, body: &'a [u8]) -> Result<Cow<'a, [u8]
     let inflated = match name.as_str() {
         "gzip" | "x-gzip" => inflate(MultiGzDecoder::new(body)),
         // The standard means zlib by it; some senders leave zlib's frame out.
-        "deflate" => inflate(ZlibDecoder::new(body)).or_else(|_| inflate(DeflateDecoder::new(body))),
+        "deflate" => {
+            inflate(ZlibDecoder::new(body)).or_else(|_| inflate(DeflateDecoder::new(body)))
+        }
         _ => return Err(NotDecoded::Unknown(named.to_owned())),
     };
     match inflated {

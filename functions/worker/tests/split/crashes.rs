@@ -84,7 +84,9 @@ async fn wherever_it_dies_each_event_is_carried_out_once() {
             let mut handling = pin!(world.handle_for(&parent, u32::MAX));
             // The store's faults end a process by themselves; the queue's are looked at here.
             futures_util::future::poll_fn(|context| match handling.as_mut().poll(context) {
-                std::task::Poll::Pending if !world.queue.chaos.crashed() => std::task::Poll::Pending,
+                std::task::Poll::Pending if !world.queue.chaos.crashed() => {
+                    std::task::Poll::Pending
+                }
                 _ => std::task::Poll::Ready(()),
             })
             .await;
@@ -119,7 +121,8 @@ async fn it_may_run_beside_a_copy_of_itself() {
         for (when, fault) in WAYS {
             let (world, parent) = asked().await;
             world.store.chaos.at(call, when, fault);
-            let both = join(world.handle_for(&parent, u32::MAX), world.handle_for(&parent, u32::MAX));
+            let both =
+                join(world.handle_for(&parent, u32::MAX), world.handle_for(&parent, u32::MAX));
             both.await;
             ends_well(&world, &parent, &format!("{when:?} {fault:?} at call {call} of both")).await;
         }

@@ -65,5 +65,8 @@ async fn an_event_that_is_not_json_goes_out_wrapped() {
         assert!(world.handle(&key).await.is_settled());
     }
     let told = world.told();
-    assert!(told[0].contains(r#""body":"//4=""#) && told[1].contains(r#""body":"a=1""#), "{told:?}");
+    assert!(
+        told[0].contains(r#""body":"//4=""#) && told[1].contains(r#""body":"a=1""#),
+        "{told:?}"
+    );
 }

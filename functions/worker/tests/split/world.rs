@@ -199,7 +199,8 @@ impl World {
                     self.queue.delete(&message.receipt);
                 }
             }
-            let owed: Vec<_> = self.rows(Status::Pending).into_iter().map(|row| row.new.key).collect();
+            let owed: Vec<_> =
+                self.rows(Status::Pending).into_iter().map(|row| row.new.key).collect();
             if owed.is_empty() {
                 return;
             }

@@ -59,9 +59,10 @@ impl World {
         let (method, url) = ("POST", "https://hooks.example/webhooks/demo");
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("application/json"));
-        headers.extend(encoding.map(|name| (http::header::CONTENT_ENCODING, HeaderValue::from_static(name))));
-        let outgoing =
-            sign::Outgoing { method, url, headers, id: None, event_type: None, body };
+        headers.extend(
+            encoding.map(|name| (http::header::CONTENT_ENCODING, HeaderValue::from_static(name))),
+        );
+        let outgoing = sign::Outgoing { method, url, headers, id: None, event_type: None, body };
         let key = SigningKey::parse(&self.scheme, &secret).unwrap();
         let headers = sign::sign_as(&self.scheme, &key, &outgoing, now).unwrap();
         let request = Request { method, url, headers: &headers, body, path_secret: None };
@@ -129,7 +130,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn each_event_is_cut_out_byte_for_byte_and_takes_after_its_request() {
     let world = World::new(true);
-    let first = r#"{ "id":"evt_1","type":"invoice.paid", "n": 9007199254740993, "m":1.0,"u":"\u00e9" }"#;
+    let first =
+        r#"{ "id":"evt_1","type":"invoice.paid", "n": 9007199254740993, "m":1.0,"u":"\u00e9" }"#;
     let body = format!("{{\"events\" : [ {first} , {} ]}}", event("evt_2"));
     let parent = world.row(&world.sends(body.as_bytes(), None, at(0)).key);
     assert_eq!(parent.new.key.event_id(), format!("sha256:{}", Sha256Hash::of(body.as_bytes())));
@@ -144,7 +146,10 @@ fn each_event_is_cut_out_byte_for_byte_and_takes_after_its_request() {
         assert_eq!(child.event_type.as_deref(), Some("invoice.paid"));
         assert_eq!((child.received_at, child.due_at), (at(0), at(129)));
         assert_eq!((child.origin, child.key_id.as_deref()), (Origin::Webhook, Some("k1")));
-        assert_eq!((&child.headers, &child.traceparent), (&parent.new.headers, &parent.new.traceparent));
+        assert_eq!(
+            (&child.headers, &child.traceparent),
+            (&parent.new.headers, &parent.new.traceparent)
+        );
         if id == "evt_1" {
             let opened = finish(body::open(&child, &world.store, &world.store)).unwrap();
             assert_eq!(opened, Opened::Bytes(first.as_bytes().to_vec()));
@@ -170,7 +175,8 @@ fn a_request_with_an_id_is_still_named_by_its_bytes() {
 fn an_event_without_a_usable_name_is_named_by_its_place() {
     let world = World::new(true);
     let nameless = |id: Value| json!({ "id": id, "type": "invoice.paid" });
-    let events = [nameless(Value::Null), nameless("".into()), nameless("a\nb".into()), event("evt_1")];
+    let events =
+        [nameless(Value::Null), nameless("".into()), nameless("a\nb".into()), event("evt_1")];
     let body = json!({ "events": events });
     let (parent, children) = world.split(&body, at(0));
     let keys: Vec<_> = children.iter().map(|row| row.new.key.clone()).collect();
@@ -304,9 +310,8 @@ fn an_event_is_revived_by_its_request_only_if_it_was_parked_before_somebody_aske
     let (parent, children) = world.split(&body, at(0));
     world.park(&children[0], at(5));
     world.end(&children[1], Status::Processed, at(5));
-    let statuses = |rows: &[Row]| {
-        rows.iter().map(|row| (row.status, row.cycle)).collect::<Vec<_>>()
-    };
+    let statuses =
+        |rows: &[Row]| rows.iter().map(|row| (row.status, row.cycle)).collect::<Vec<_>>();
     let parked = (Status::DeadLetter, 0);
     let (processed, pending) = ((Status::Processed, 0), (Status::Pending, 0));
     // The same try, once more.
@@ -338,7 +343,8 @@ impl Queue<InboundMessage> for Lossy {
 #[test]
 fn of_messages_that_are_sent_at_once_each_has_its_own_fate() {
     let world = World::new(true);
-    let (_, children) = world.split(&json!({ "events": [event("a"), event("b"), event("c"), event("d")] }), at(0));
+    let (_, children) =
+        world.split(&json!({ "events": [event("a"), event("b"), event("c"), event("d")] }), at(0));
     let entry = |(row, enqueued): (&Row, Enqueued)| Accepting {
         key: row.new.key.clone(),
         event_type: None,
