@@ -18,9 +18,7 @@ use std::time::Duration;
 
 use domain::{
     message::{InboundMessage, WakeMessage},
-    ports::{
-        DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, Queue, Registry, State, StoreError, Watch,
-    },
+    ports::{DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, Queue, Registry, State, StoreError, Watch},
 };
 use flow::fanout::EndpointCache;
 use futures_util::join;
