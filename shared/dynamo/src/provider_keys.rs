@@ -7,7 +7,7 @@ use domain::{
     id::SourceName,
     ports::{
         Owed, ProviderKeys, PublishedKey, StoreError, Stored, Want,
-        provider_keys::{due, with_put_off, with_want, without},
+        provider_keys::{due, is_owed, with_put_off, with_want, without},
     },
 };
 use jiff::Timestamp;
@@ -25,16 +25,17 @@ use crate::{
 const ROUNDS: u32 = 4;
 
 impl StateTable {
+    /// Changes the list, and gives it back as it is then.
     async fn change_owed(
         &self,
         source: &SourceName,
         change: impl Fn(Vec<Owed>) -> Option<Vec<Owed>> + Send + Sync,
-    ) -> Stored<()> {
+    ) -> Stored<Vec<Owed>> {
         for _ in 0..ROUNDS {
             let old = self.table().get(keys::owed(source)).await?;
             let revision = old.as_ref().map(revision).transpose()?.unwrap_or_default();
             let list = old.as_ref().map(published::read_owed).transpose()?.unwrap_or_default();
-            let Some(list) = change(list) else { return Ok(()) };
+            let Some(list) = change(list.clone()) else { return Ok(list) };
             let change = Expression::new()
                 .set("kind", s("owed"))
                 .set("owed", json(&list)?)
@@ -44,7 +45,7 @@ impl StateTable {
                     [("read_revision", n(revision))],
                 );
             if let Write::Done(_) = self.table().update(keys::owed(source), &change).await? {
-                return Ok(());
+                return Ok(list);
             }
         }
         Err(StoreError::Throttled("others change what is owed, again and again".into()))
@@ -61,8 +62,9 @@ impl ProviderKeys for StateTable {
         self.table().rows(&all, published::read).await
     }
 
-    async fn want(&self, source: &SourceName, want: &Want, now: Timestamp) -> Stored<()> {
-        self.change_owed(source, |list| with_want(list, source, want, now)).await
+    async fn want(&self, source: &SourceName, want: &Want, now: Timestamp) -> Stored<bool> {
+        let list = self.change_owed(source, |list| with_want(list, source, want, now)).await?;
+        Ok(is_owed(&list, want))
     }
 
     async fn owed(&self, now: Timestamp, limit: usize) -> Stored<Vec<Owed>> {
@@ -81,10 +83,10 @@ impl ProviderKeys for StateTable {
 
     async fn put_off(&self, owed: &Owed, due_at: Timestamp, error: &str) -> Stored<()> {
         let put_off = |list| with_put_off(list, &owed.want, due_at, error);
-        self.change_owed(&owed.source, put_off).await
+        self.change_owed(&owed.source, put_off).await.map(drop)
     }
 
     async fn give_up(&self, owed: &Owed) -> Stored<()> {
-        self.change_owed(&owed.source, |list| without(list, &owed.want)).await
+        self.change_owed(&owed.source, |list| without(list, &owed.want)).await.map(drop)
     }
 }

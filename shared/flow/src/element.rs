@@ -20,8 +20,6 @@ pub(crate) struct Child {
     pub(crate) key: InboxKey,
     /// The request's id.
     pub(crate) parent: String,
-    /// The provider's id of the delivery that brought it.
-    pub(crate) delivery_id: Option<String>,
     /// When the request came.
     pub(crate) received_at: Timestamp,
     /// When somebody last asked for the request: the provider or a person.
@@ -74,9 +72,10 @@ fn key(parent: &InboxKey, identity: &Identity, index: usize) -> InboxKey {
 }
 
 fn event<'a>(row: &Row, key: InboxKey, body: &'a [u8], mut identity: Identity) -> Incoming<'a> {
-    let NewRow { key: parent, event_type, headers, key_id, traceparent, .. } = &row.new;
+    let NewRow { key: parent, event_type, headers, key_id, .. } = &row.new;
     // What a header said of the whole request holds for each of its events.
     identity.event_type = identity.event_type.or_else(|| event_type.clone());
+    identity.delivery = identity.delivery.or_else(|| row.new.delivery_id.clone());
     let mut headers = headers.clone();
     // The parts of a body are cut out after it was decoded.
     headers.remove(ENCODING);
@@ -87,12 +86,12 @@ fn event<'a>(row: &Row, key: InboxKey, body: &'a [u8], mut identity: Identity) -
         origin: row.new.origin,
         headers,
         key_id: key_id.clone(),
-        traceparent: traceparent.clone(),
+        traceparent: row.new.traceparent.clone(),
+        content: None,
         is_batch: false,
         child: Some(Child {
             key,
             parent: parent.event_id().to_owned(),
-            delivery_id: row.new.delivery_id.clone(),
             received_at: row.new.received_at,
             asked_at: row.armed_at,
         }),

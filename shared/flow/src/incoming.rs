@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use domain::{
     event::{ObjectRef, Origin, Version},
     id::SourceName,
+    source::{Dedupe, Source},
 };
 use http::HeaderMap;
 use signing::{Identity, Request, Scheme, Verified};
@@ -39,6 +40,8 @@ pub struct Incoming<'a> {
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) key_id: Option<String>,
     pub(crate) traceparent: Option<String>,
+    /// The hash of what was signed, if that is what tells the event apart.
+    pub(crate) content: Option<[u8; 32]>,
     /// It is a request with several events, which the worker puts apart.
     pub(crate) is_batch: bool,
     /// It is one of the events of such a request.
@@ -55,10 +58,11 @@ pub struct Fetched<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// A request that was verified, with the headers it came with.
-    pub fn verified(source: SourceName, verified: Verified<'a>, headers: &HeaderMap) -> Self {
+    /// A request to a source that was verified, with the headers it came with.
+    pub fn verified(source: &Source, verified: Verified<'a>, headers: &HeaderMap) -> Self {
         Self {
-            source,
+            source: source.filed_under().clone(),
+            content: (source.dedupe == Dedupe::Content).then(|| verified.signed_hash()),
             body: verified.body(),
             origin: Origin::Webhook,
             headers: kept(headers),
@@ -71,7 +75,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// The same event, read as its scheme says. Of a request with several events only its bytes are its identity: the
-    /// names that stand in it are those of its events. What a body that came encoded says of itself is read from what it
+    /// names that stand in it are those of its events, and its own only tells one delivery from another. What a body that came encoded says of itself is read from what it
     /// decodes to; the body stays as it was signed. One that cannot be decoded is the worker's to park.
     #[must_use]
     pub fn under(mut self, scheme: &Scheme, request: &Request<'_>) -> Self {
@@ -82,7 +86,8 @@ impl<'a> Incoming<'a> {
         }
         self.is_batch = scheme.is_batch();
         if self.is_batch {
-            self.identity.id = None;
+            let own = self.identity.id.take();
+            self.identity.delivery = self.identity.delivery.or(own);
         }
         self
     }
@@ -97,6 +102,7 @@ impl<'a> Incoming<'a> {
             headers: BTreeMap::new(),
             key_id: None,
             traceparent: None,
+            content: None,
             is_batch: false,
             child: None,
         }

@@ -9,7 +9,7 @@ use domain::{
     message::InboundMessage,
     plan::{Change, Emit, Plan},
     ports::{Inbox as _, Queue as _},
-    source::Handler,
+    source::{Handler, SchemeChoice, Source},
 };
 use flow::{
     accept::Door,
@@ -103,7 +103,9 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
         Request { method: "POST", url: &url, headers: &headers, body: &body, path_secret: None };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
     let scheme = if source.as_str() == BATCHED { &signing.batched } else { &signing.scheme };
-    let incoming = Incoming::verified(source, verified, &headers).under(scheme, &request);
+    let handler = Handler::Mirror { emit_to: None };
+    let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
+    let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request);
     let store = &world.sim.store;
     let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
     let accepted = door.accept(incoming, world.name("token"), now).await;

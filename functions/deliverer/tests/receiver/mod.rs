@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-use deliverer::transport::{Bounds, client::Dialler, resolve::Resolve, tls};
+use deliverer::transport::{Bounds, client::Dialler};
+use egress::{resolve::Resolve, tls};
 use domain::address::AddressPolicy;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{

@@ -42,8 +42,8 @@ impl World {
         Self::new(SchemeChoice::Preset("github".to_owned()))
     }
 
-    fn sources(&self) -> Sources<'_, Store, MemorySecrets> {
-        Sources::new(&self.store, &self.secrets, FRESH, STALE)
+    fn sources(&self) -> Sources<'_, Store, MemorySecrets, Store> {
+        Sources::new(&self.store, &self.secrets, &self.store, FRESH, STALE)
     }
 
     fn reads(&self) -> (usize, usize) {

@@ -22,13 +22,13 @@ pub trait ProviderKeys: Sync {
         source: &SourceName,
     ) -> impl Future<Output = Stored<Vec<PublishedKey>>> + Send;
 
-    /// Asks for something, unless it is owed already or [`MAX_OWED`] things are.
+    /// Asks for something. `true`: it is owed now, or was already. `false`: [`MAX_OWED`] other things are.
     fn want(
         &self,
         source: &SourceName,
         want: &Want,
         now: Timestamp,
-    ) -> impl Future<Output = Stored<()>> + Send;
+    ) -> impl Future<Output = Stored<bool>> + Send;
 
     /// What is owed and due, longest wanted first.
     fn owed(
@@ -108,18 +108,23 @@ impl Owed {
     }
 }
 
-/// The list of what is owed for one source, with one thing more. `None`: it stays as it is.
+/// The list of what is owed for one source, with one thing more. `None`: it stays as it is; see [`is_owed`].
 pub fn with_want(
     mut list: Vec<Owed>,
     source: &SourceName,
     want: &Want,
     now: Timestamp,
 ) -> Option<Vec<Owed>> {
-    if list.len() >= MAX_OWED || list.iter().any(|owed| owed.want == *want) {
+    if list.len() >= MAX_OWED || is_owed(&list, want) {
         return None;
     }
     list.push(Owed::new(source.clone(), want.clone(), now));
     Some(list)
+}
+
+/// Whether something is in the list.
+pub fn is_owed(list: &[Owed], want: &Want) -> bool {
+    list.iter().any(|owed| owed.want == *want)
 }
 
 /// The list with one thing tried once more, in vain. `None`: it is not owed any more.

@@ -10,6 +10,7 @@ use domain::{
     inbox::{Claim, Failure, Row},
     message::Message as _,
     ports::Finish,
+    source::{Handler, SchemeChoice, Source},
 };
 use http::HeaderMap;
 use signing::{Identity, Key, Request, Scheme, Secret, SigningKey, sign};
@@ -87,7 +88,9 @@ impl World {
         let headers = sign::sign_as(&scheme, &key, &outgoing, now).unwrap();
         let request = Request { method, url, headers: &headers, body, path_secret: None };
         let verified = signing::verify(&scheme, &keys, &request, now).unwrap();
-        self.accept(Incoming::verified(source(), verified, &headers), now)
+        let handler = Handler::Mirror { emit_to: None };
+        let feed = Source::new(source(), SchemeChoice::Preset("x".to_owned()), handler, at(0));
+        self.accept(Incoming::verified(&feed, verified, &headers), now)
     }
 
     fn fetches(

@@ -9,6 +9,7 @@ use domain::{
     inbox::{Accepted, Claim, Failure, Noted, Status},
     message::InboundMessage,
     ports::{Finish, Inbox as _, Queue, Stored},
+    source::{Handler, SchemeChoice, Source},
 };
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
@@ -65,9 +66,11 @@ impl World {
         let outgoing = sign::Outgoing { method, url, headers, id: None, event_type: None, body };
         let key = SigningKey::parse(&self.scheme, &secret).unwrap();
         let headers = sign::sign_as(&self.scheme, &key, &outgoing, now).unwrap();
+        let handler = Handler::Mirror { emit_to: None };
+        let feed = Source::new(source(), SchemeChoice::Preset("x".to_owned()), handler, at(0));
         let request = Request { method, url, headers: &headers, body, path_secret: None };
         let verified = signing::verify(&self.scheme, &keys, &request, now).unwrap();
-        let incoming = Incoming::verified(source(), verified, &headers);
+        let incoming = Incoming::verified(&feed, verified, &headers);
         self.accept(incoming.under(&self.scheme, &request), now).unwrap()
     }
 
@@ -168,6 +171,10 @@ fn a_request_with_an_id_is_still_named_by_its_bytes() {
     let (parent, children) = world.split(&body, at(0));
     assert!(parent.new.key.event_id().starts_with("sha256:"));
     assert_eq!(children[0].new.key.event_id(), "evt_1");
+    // The request's own name tells one delivery from another.
+    for row in [&parent, &children[0]] {
+        assert_eq!(row.new.delivery_id.as_deref(), Some("evt_1"));
+    }
 }
 
 /// ING-missing-id

@@ -32,9 +32,11 @@ impl Whole<'_> {
         };
         let covers = |part: &Part| match part {
             Part::Literal(_) | Part::Config(_) => true,
-            Part::Json(_) | Part::BodySha256 | Part::Form(_) | Part::HasForm(_) => {
-                covered || self.signs(part)
-            }
+            Part::Json(_)
+            | Part::EveryJson(_)
+            | Part::BodySha256
+            | Part::Form(_)
+            | Part::HasForm(_) => covered || self.signs(part),
             _ => self.signs(part),
         };
         let signs = !matches!(self.proof, Some(Proof::Algorithm(algorithm)) if !algorithm.signs());
@@ -207,7 +209,7 @@ fn places(reader: &mut Reader<'_>, whole: &Whole<'_>) {
         );
     }
     let Some(Proof::Algorithm(algorithm)) = whole.proof else { return };
-    let shows = |part: &Part| matches!(part, Part::EveryJson { .. } | Part::PathSecret);
+    let shows = |part: &Part| matches!(part, Part::EveryJson(_) | Part::PathSecret);
     if algorithm != Algorithm::Token && signature.from.iter().any(shows) {
         reader.problem("signature.from", "{json:/../*/..} and {path-secret} are for `token`; a signature is one {header:..} or {json:/..}");
     }

@@ -37,8 +37,8 @@ async fn what_is_wanted_is_owed_once(on: &impl Tables) -> Kept {
     assert!(owed(on, 0).await?.is_empty());
     state.want(&shop, &key("k1"), at(3)).await?;
     state.want(&hub(), &key("k1"), at(1)).await?;
-    state.want(&hub(), &key("k1"), at(2)).await?;
-    state.want(&hub(), &visit, at(2)).await?;
+    assert!(state.want(&hub(), &key("k1"), at(2)).await?, "it is owed already");
+    assert!(state.want(&hub(), &visit, at(2)).await?);
     let all = [
         Owed::new(hub(), key("k1"), at(1)),
         Owed::new(hub(), visit, at(2)),
@@ -52,7 +52,8 @@ async fn what_is_wanted_is_owed_once(on: &impl Tables) -> Kept {
 
 async fn strangers_cannot_make_the_list_grow(on: &impl Tables) -> Kept {
     for n in 0..MAX_OWED + 5 {
-        on.state().want(&hub(), &key(&format!("k{n}")), at(0)).await?;
+        let is_owed = on.state().want(&hub(), &key(&format!("k{n}")), at(0)).await?;
+        assert_eq!(is_owed, n < MAX_OWED);
     }
     assert_eq!(owed(on, 0).await?.len(), MAX_OWED);
     on.state().give_up(&Owed::new(hub(), key("k3"), at(0))).await?;

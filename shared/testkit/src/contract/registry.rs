@@ -34,7 +34,6 @@ fn source(name: &str) -> Source {
         dedupe: Dedupe::Content,
         same_as: Some("other".parse().unwrap()),
         awaits_secret_until: Some(at(600)),
-        config: [("url".to_owned(), "https://hooks.example/in".to_owned())].into(),
         ..Source::new(name.parse().unwrap(), scheme, handler, at(0))
     }
 }

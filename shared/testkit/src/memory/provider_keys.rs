@@ -4,7 +4,7 @@ use domain::{
     id::SourceName,
     ports::{
         Owed, ProviderKeys, PublishedKey, Stored, Want,
-        provider_keys::{due, with_put_off, with_want, without},
+        provider_keys::{due, is_owed, with_put_off, with_want, without},
     },
 };
 use jiff::Timestamp;
@@ -19,9 +19,10 @@ impl ProviderKeys for Store {
         .await
     }
 
-    async fn want(&self, source: &SourceName, want: &Want, now: Timestamp) -> Stored<()> {
+    async fn want(&self, source: &SourceName, want: &Want, now: Timestamp) -> Stored<bool> {
         self.call("provider_keys.want", |tables| {
             change(tables, source, |list| with_want(list, source, want, now));
+            tables.owed.get(source).is_some_and(|list| is_owed(list, want))
         })
         .await
     }
