@@ -8,6 +8,7 @@ use domain::{
     source::{Dedupe, Source},
 };
 use http::HeaderMap;
+use jiff::Timestamp;
 use signing::{Identity, Request, Scheme, Verified};
 
 use crate::{content::ENCODING, element::Child, encoding};
@@ -78,11 +79,11 @@ impl<'a> Incoming<'a> {
     /// names that stand in it are those of its events, and its own only tells one delivery from another. What a body that came encoded says of itself is read from what it
     /// decodes to; the body stays as it was signed. One that cannot be decoded is the worker's to park.
     #[must_use]
-    pub fn under(mut self, scheme: &Scheme, request: &Request<'_>) -> Self {
+    pub fn under(mut self, scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Self {
         if let Some(encoding) = self.headers.get(ENCODING)
             && let Ok(std::borrow::Cow::Owned(body)) = encoding::decode(Some(encoding), self.body)
         {
-            self.identity = signing::identify(scheme, &Request { body: &body, ..*request });
+            self.identity = signing::identify(scheme, &Request { body: &body, ..*request }, now);
         }
         self.is_batch = scheme.is_batch();
         if self.is_batch {

@@ -50,8 +50,8 @@ pub enum Version {
 
 /// What a request says of itself, whoever vouches for it: for one whose body had to be decoded after it was verified.
 #[must_use]
-pub fn identify(scheme: &Scheme, request: &Request<'_>) -> Identity {
-    of_request(scheme, request)
+pub fn identify(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Identity {
+    of_request(scheme, request, now)
 }
 
 /// What the whole request says.

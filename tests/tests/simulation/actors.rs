@@ -105,7 +105,7 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
     let scheme = if source.as_str() == BATCHED { &signing.batched } else { &signing.scheme };
     let handler = Handler::Mirror { emit_to: None };
     let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
-    let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request);
+    let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request, now);
     let store = &world.sim.store;
     let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
     let accepted = door.accept(incoming, world.name("token"), now).await;

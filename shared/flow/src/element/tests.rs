@@ -71,7 +71,7 @@ impl World {
         let request = Request { method, url, headers: &headers, body, path_secret: None };
         let verified = signing::verify(&self.scheme, &keys, &request, now).unwrap();
         let incoming = Incoming::verified(&feed, verified, &headers);
-        self.accept(incoming.under(&self.scheme, &request), now).unwrap()
+        self.accept(incoming.under(&self.scheme, &request, now), now).unwrap()
     }
 
     fn accept(&self, incoming: Incoming<'_>, now: Timestamp) -> Result<Accepting, AcceptError> {
