@@ -82,7 +82,7 @@ pub(crate) fn verify(
         Verifier::Plaid => plaid::verify(&ask),
         Verifier::JwtBodyHash => jwt_body_hash::verify(&ask),
     }?;
-    let identity = found.fill(identity::of_request(scheme, request));
+    let identity = found.fill(identity::of_request(scheme, request, now));
     Ok(Match { key, signed: Some(signed), identity: Some(identity) })
 }
 
@@ -217,14 +217,5 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
             return Err(D::Error::custom("not an object"));
         }
         serde_json::from_str(raw).map(Self).map_err(D::Error::custom)
-    }
-}
-
-/// Stands in until the code is there.
-pub(crate) mod braintree {
-    use crate::key::Key;
-
-    pub(crate) fn answer(_key: &Key, _challenge: &str) -> Option<String> {
-        None
     }
 }

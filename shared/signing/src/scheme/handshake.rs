@@ -267,7 +267,9 @@ impl Handshake {
             Content::Text(text) => vec![text],
             Content::Json(members) => members
                 .values()
-                .filter_map(|member| if let Member::Text(text) = member { Some(text) } else { None })
+                .filter_map(
+                    |member| if let Member::Text(text) = member { Some(text) } else { None },
+                )
                 .collect(),
         };
         content.into_iter().chain(self.reply.headers.iter().map(|(_, text)| text)).flatten()
@@ -310,12 +312,7 @@ fn handshake(
 }
 
 /// What would look harmless and be not.
-fn agree(
-    reader: &mut Reader<'_>,
-    handshake: &Handshake,
-    body_is_object: bool,
-    by: Option<Proof>,
-) {
+fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_object: bool, by: Option<Proof>) {
     let has_form = |wanted: &Place| {
         handshake.when.iter().any(|condition| match condition {
             Condition::Is(place, _) | Condition::Has(place, _) => place == wanted,
@@ -331,15 +328,28 @@ fn agree(
     for piece in handshake.pieces() {
         match piece {
             Piece::Value(place) if !has_form(place) => {
-                reader.problem("reply", format!("sends {place} back, which has no `form` in `when`; anything could be in it"));
+                reader.problem(
+                    "reply",
+                    format!(
+                        "sends {place} back, which has no `form` in `when`; anything could be in it"
+                    ),
+                );
             }
             Piece::Mac { of, .. } | Piece::Answer(of) if !has_form(of) => {
-                reader.problem("reply", format!("signs {of}, which has no `form` in `when`; anything could be in it"));
+                reader.problem(
+                    "reply",
+                    format!("signs {of}, which has no `form` in `when`; anything could be in it"),
+                );
             }
             Piece::Answer(_) if by != Some(Proof::Verifier(Verifier::Braintree)) => {
-                reader.problem("reply", "{challenge-answer:..} belongs to `verifier = \"braintree\"`");
+                reader.problem(
+                    "reply",
+                    "{challenge-answer:..} belongs to `verifier = \"braintree\"`",
+                );
             }
-            Piece::Mac { .. } if !body_is_object && !matches!(handshake.proof, Shown::Signature) => {
+            Piece::Mac { .. }
+                if !body_is_object && !matches!(handshake.proof, Shown::Signature) =>
+            {
                 reader.problem("reply", "signs for anybody who asks; demand a signature, or `body = \"object\"`, so that nothing which is signed here can pass as an event");
             }
             _ => {}
@@ -350,11 +360,17 @@ fn agree(
             reader.problem("learn", format!("{place} has no `form` in `when`"));
         }
         if !handshake.only_waiting {
-            reader.problem("learn", "would let anybody replace the secret; add `only_waiting = true`");
+            reader.problem(
+                "learn",
+                "would let anybody replace the secret; add `only_waiting = true`",
+            );
         }
     }
     if handshake.confirm.is_some() && !matches!(handshake.proof, Shown::Signature) {
-        reader.problem("confirm", "fetches an address for anybody who asks; demand `proof = \"signature\"`");
+        reader.problem(
+            "confirm",
+            "fetches an address for anybody who asks; demand `proof = \"signature\"`",
+        );
     }
 }
 
@@ -412,7 +428,10 @@ fn proof(reader: &mut Reader<'_>) -> Shown {
         Some(false) => Shown::None,
         Some(true) => Shown::Signature,
         None => {
-            reader.problem("proof", "must be `none`, `signature`, or a table with `token` and `secret`");
+            reader.problem(
+                "proof",
+                "must be `none`, `signature`, or a table with `token` and `secret`",
+            );
             Shown::Signature
         }
     }
@@ -422,7 +441,13 @@ fn confirm(reader: &mut Reader<'_>) -> Option<Confirm> {
     let (url, hosts) = (place(reader, "url"), reader.texts("hosts"));
     let plain = |host: &String| {
         let fixed = host.split('.').rev().take(2).all(|label| label != "*");
-        let label = |label: &str| label == "*" || (!label.is_empty() && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'));
+        let label = |label: &str| {
+            label == "*"
+                || (!label.is_empty()
+                    && label.bytes().all(|byte| {
+                        byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
+                    }))
+        };
         fixed && host.contains('.') && host.split('.').all(label)
     };
     if hosts.is_empty() || !hosts.iter().all(plain) {
