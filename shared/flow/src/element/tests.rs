@@ -11,7 +11,7 @@ use domain::{
     ports::{Finish, Inbox as _, Queue, Stored},
     source::{Handler, SchemeChoice, Source},
 };
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use signing::{Key, Request, Secret, SigningKey, sign};
 use testkit::memory::{MemoryQueue, Store};
@@ -45,12 +45,19 @@ struct World {
     store: Store,
     queue: MemoryQueue,
     tries: std::cell::Cell<u32>,
+    request_id: Option<&'static str>,
 }
 
 impl World {
     fn new(is_batch: bool) -> Self {
         let queue = MemoryQueue::new(Duration::from_secs(30), 16);
-        Self { scheme: scheme(is_batch), store: Store::default(), queue, tries: 0.into() }
+        Self {
+            scheme: scheme(is_batch),
+            store: Store::default(),
+            queue,
+            tries: 0.into(),
+            request_id: None,
+        }
     }
 
     /// The provider sends a request, with this encoding if it has one.
@@ -58,11 +65,15 @@ impl World {
         let secret = Secret::new("whsec_of_a_provider_with_batches");
         let keys = [Key::parse(&self.scheme, "k1", &secret).unwrap()];
         let (method, url) = ("POST", "https://hooks.example/webhooks/demo");
-        let mut headers = HeaderMap::new();
-        headers.insert("content-type", HeaderValue::from_static("application/json"));
-        headers.extend(
-            encoding.map(|name| (http::header::CONTENT_ENCODING, HeaderValue::from_static(name))),
-        );
+        let named = [
+            ("content-type", Some("application/json")),
+            ("content-encoding", encoding),
+            ("x-request-id", self.request_id),
+        ];
+        let named = named.into_iter().filter_map(|(name, value)| {
+            Some((HeaderName::from_static(name), HeaderValue::from_static(value?)))
+        });
+        let headers: HeaderMap = named.collect();
         let outgoing = sign::Outgoing { method, url, headers, id: None, event_type: None, body };
         let key = SigningKey::parse(&self.scheme, &secret).unwrap();
         let headers = sign::sign_as(&self.scheme, &key, &outgoing, now).unwrap();
@@ -163,15 +174,20 @@ fn each_event_is_cut_out_byte_for_byte_and_takes_after_its_request() {
     }
 }
 
-/// A request is named by its bytes: an id that stands in it may be that of one of its events.
+/// A request is named by its bytes: its own id may be that of one of its events, and tells only one delivery from another.
 #[test]
 fn a_request_with_an_id_is_still_named_by_its_bytes() {
-    let world = World::new(true);
-    let body = json!({ "id": "evt_1", "events": [event("evt_1")] });
-    let (parent, children) = world.split(&body, at(0));
+    let own = json!({
+        "like": "stripe",
+        "batch": "/events",
+        "identity": { "id": "{header:x-request-id}" },
+        "element": { "id": "{json:/id}" },
+    });
+    let scheme = Scheme::from_value(own).unwrap();
+    let world = World { scheme, request_id: Some("evt_1"), ..World::new(true) };
+    let (parent, children) = world.split(&json!({ "events": [event("evt_1")] }), at(0));
     assert!(parent.new.key.event_id().starts_with("sha256:"));
     assert_eq!(children[0].new.key.event_id(), "evt_1");
-    // The request's own name tells one delivery from another.
     for row in [&parent, &children[0]] {
         assert_eq!(row.new.delivery_id.as_deref(), Some("evt_1"));
     }
