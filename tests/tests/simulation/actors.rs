@@ -9,7 +9,7 @@ use domain::{
     message::InboundMessage,
     plan::{Change, Emit, Plan},
     ports::{Inbox as _, Queue as _},
-    source::Handler,
+    source::{Handler, SchemeChoice, Source},
 };
 use flow::{
     accept::Door,
@@ -19,13 +19,8 @@ use flow::{
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
 use rand::{RngExt as _, rngs::StdRng};
-use signing::{Request, lookup::Call, sign::Outgoing};
-use sweeper::{
-    Sweeper,
-    errands::Errands,
-    provider::{Answered, NoAnswer, Provider},
-};
-use testkit::memory::MemorySecrets;
+use signing::{Request, sign::Outgoing};
+use sweeper::Sweeper;
 use worker::{
     Received, Worker,
     handlers::{self, Event},
@@ -34,7 +29,7 @@ use worker::{
 use crate::{
     ports::Broken,
     subscriber,
-    world::{LIMITS, RULES, SIGNING, Send, World, tenant},
+    world::{BATCHED, LIMITS, RULES, SIGNING, Send, World, tenant},
 };
 
 /// When the sweeper looks for an event that no message has brought to the worker.
@@ -81,7 +76,7 @@ pub(crate) fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process
     drop(sends);
     process("ingress", async move {
         if accept(world, send.fact).await {
-            world.accepted.borrow_mut().insert(send.fact);
+            world.accepted.borrow_mut().extend(world.sent_with(send.fact));
             let mut sends = world.sends.borrow_mut();
             if let Some(place) = next.and_then(|next| sends.iter().position(|send| *send == next)) {
                 sends.swap_remove(place);
@@ -92,28 +87,25 @@ pub(crate) fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process
 
 /// One request of the provider, from its signature to the answer. Whether the answer is 2xx.
 pub(crate) async fn accept(world: &World, fact: usize) -> bool {
-    let (fact, signing, now) = (&world.facts[fact], &*SIGNING, world.now());
-    let url = format!("https://hooks.example/webhooks/{}", fact.key.source());
+    let (signing, now, body) = (&*SIGNING, world.now(), world.request(fact));
+    let source: SourceName = world.facts[fact].key.source().clone();
+    let url = format!("https://hooks.example/webhooks/{source}");
     let outgoing = Outgoing {
         method: "POST",
         url: &url,
         headers: HeaderMap::new(),
         id: None,
         event_type: None,
-        body: &fact.body,
+        body: &body,
     };
     let headers = signing::sign::sign_as(&signing.scheme, &signing.signs, &outgoing, now).unwrap();
-    let request = Request {
-        method: "POST",
-        url: &url,
-        headers: &headers,
-        body: &fact.body,
-        path_secret: None,
-    };
+    let request =
+        Request { method: "POST", url: &url, headers: &headers, body: &body, path_secret: None };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
-    let source = world.sim.store.tables().sources.get(fact.key.source()).cloned();
-    let Some(source) = source else { return false };
-    let incoming = Incoming::verified(&source, verified, &headers);
+    let scheme = if source.as_str() == BATCHED { &signing.batched } else { &signing.scheme };
+    let handler = Handler::Mirror { emit_to: None };
+    let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
+    let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request, now);
     let store = &world.sim.store;
     let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
     let accepted = door.accept(incoming, world.name("token"), now).await;
@@ -278,15 +270,6 @@ pub(crate) fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w
     })
 }
 
-/// A provider that never answers; in this world no key is fetched.
-struct Nobody;
-
-impl Provider for Nobody {
-    async fn call(&self, _: &Call) -> Result<Answered, NoAnswer> {
-        Err(NoAnswer::Late)
-    }
-}
-
 /// One sweep.
 pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::SweepFailed> {
     let store = &world.sim.store;
@@ -298,7 +281,6 @@ pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::Swee
         registry: store,
         inbound: &world.inbound,
         wake: &world.wake,
-        errands: Errands { secrets: &MemorySecrets::default(), provider: &Nobody },
         cache: &world.cache,
         rules: RULES,
         metrics: &world.metrics,
