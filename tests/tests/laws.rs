@@ -1,6 +1,8 @@
 //! The laws of the fuzz targets, on their kept corpus and on mutations of it: a short run of the fuzzers in every build.
 //! `.ci/nightly` runs the targets themselves, in `tests/fuzz`.
 
+#![expect(clippy::panic, clippy::indexing_slicing, reason = "test code")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -29,7 +29,7 @@ fn zstd_bomb() -> Vec<u8> {
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    let digit = |at: usize| u8::from_str_radix(text.get(at..at + 2).unwrap(), 16).unwrap();
     (0..text.len()).step_by(2).map(digit).collect()
 }
 

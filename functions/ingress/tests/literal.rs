@@ -106,7 +106,7 @@ async fn what_the_gateway_calls_base64_is_plain_base64_or_refused() {
     refuses(with(event("base64_true"), "/body", Value::Null), 401, "null").await;
 }
 
-/// VFY-reserialised-json: B_esc and B_bom, for each of the three signatures, as text and in base64.
+/// VFY-reserialised-json: `B_esc` and `B_bom`, for each of the three signatures, as text and in base64.
 #[tokio::test]
 async fn a_body_is_hashed_as_it_was_written_whatever_its_json_says() {
     for (file, expected) in [
@@ -229,7 +229,7 @@ async fn odd_signature_headers_are_refused_and_never_an_error_of_ours() {
         ",,,",
         "sha256",
         "sha256=",
-        &format!("sha256={}", &hex[1..]),
+        &format!("sha256={}", hex.trim_start_matches('6')),
         &format!("sha256={hex}0"),
         &format!("SHA256={hex}"),
         &format!("sha256=={hex}"),

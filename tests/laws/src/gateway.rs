@@ -59,7 +59,8 @@ fn is_what_it_says(arrival: &Arrival, event: &Value) {
         .iter()
         .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
         .collect();
-    (found.sort(), expected.sort());
+    found.sort();
+    expected.sort();
     assert_eq!(found, expected);
 }
 

@@ -120,8 +120,10 @@ impl World {
     }
 }
 
-/// An event of the gateway, as it hands over a request to a source: names of headers in lower case, repeats joined with
-/// commas, and a body as text or in base64. `None` for headers that are not text, which no gateway hands over.
+/// A request to a source, as the gateway hands it over.
+///
+/// Names of headers are in lower case, repeats joined with commas. `None` for headers that are not text, which no gateway
+/// hands over.
 pub fn event(
     source: &str,
     method: &str,
