@@ -133,6 +133,8 @@ pub struct Scheme {
     pub(crate) require_with: Vec<(HeaderName, HeaderName)>,
     pub(crate) require_equal: Vec<(HeaderName, String)>,
     pub(crate) identity: IdentityRules,
+    /// The headers that the identity is read from, each of which must be single.
+    pub(crate) named_by: Vec<Names>,
     /// What each element of a request is, and where they are.
     pub(crate) batch: Option<(Pointer, IdentityRules)>,
     pub(crate) config: BTreeMap<String, String>,

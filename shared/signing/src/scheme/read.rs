@@ -91,6 +91,7 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
             require,
             require_with,
             require_equal,
+            named_by: headers_of(&request),
             identity: IdentityRules { id_is_signed: request_signed, ..request },
             batch: batch.map(|pointer| {
                 (pointer, IdentityRules { id_is_signed: element_signed, ..element_rules })
@@ -130,6 +131,17 @@ fn proof(reader: &mut Reader<'_>) -> Option<Proof> {
     let algorithm = reader.choice("algorithm", &Algorithm::ALL).map(Proof::Algorithm);
     let verifier = reader.choice("verifier", &Verifier::ALL).map(Proof::Verifier);
     algorithm.or(verifier)
+}
+
+fn headers_of(identity: &IdentityRules) -> Vec<Names> {
+    let mut headers: Vec<Names> = Vec::new();
+    for part in identity.templates().flat_map(Template::parts) {
+        match part {
+            Part::Header(names) if !headers.contains(names) => headers.push(names.clone()),
+            _ => {}
+        }
+    }
+    headers
 }
 
 /// What belongs to the request, and what to each of its elements.
