@@ -83,10 +83,12 @@
 mod algorithm;
 mod form;
 mod handshake;
+mod names;
 mod published;
 mod read;
 mod reader;
 mod rules;
+mod spot;
 mod template;
 
 use std::collections::BTreeMap;
