@@ -462,6 +462,19 @@ fn asana_brings_its_secret_while_the_source_waits_and_at_no_other_time() {
 }
 
 #[test]
+fn a_secret_that_the_scheme_cannot_use_is_not_learned() {
+    let scheme = json!({ "like": "asana", "key": { "encoding": "hex" } });
+    let scheme = Scheme::from_value(scheme).unwrap();
+    let ask = |secret: &str| {
+        let ask = post("asana", "{}").with("x-hook-secret", secret).waiting();
+        Ask { scheme: scheme.clone(), secrets: Vec::new(), ..ask }
+    };
+    assert!(matches!(ask(&"0a".repeat(20)).answer(), Some(Answer::Learn { .. })));
+    ask("this-is-not-hexadecimal-at-all").check_refused("handshake_secret");
+    ask(&"0a".repeat(8)).check_refused("handshake_secret");
+}
+
+#[test]
 fn notion_brings_its_token_while_the_source_waits_and_at_no_other_time() {
     let ask = post(
         "notion",
