@@ -280,7 +280,10 @@ async fn an_event_is_acknowledged_as_its_provider_waits_for() {
     for _ in 0..2 {
         let event = world::with(event("github"), "/pathParameters/source", "adyen");
         let response = world.response(event, 0).await;
-        assert_eq!((&response["statusCode"], &response["body"]), (&json!(202), &json!("[accepted]")));
+        assert_eq!(
+            (&response["statusCode"], &response["body"]),
+            (&json!(202), &json!("[accepted]"))
+        );
         assert_eq!(response["headers"]["content-type"], "text/plain");
     }
     let bad = world::with_header(event("github"), "x-hub-signature-256", None);

@@ -86,7 +86,10 @@ async fn a_sandbox_looks_for_the_key_again_once_in_a_while() {
     for second in 7..60 {
         let other = KEY_ID.replace('8', "9");
         let arrival = arrival(circle.event(&other, second));
-        assert_eq!(ingress.receive(&arrival, "t".to_owned(), at(second)).await, Answer::Unavailable);
+        assert_eq!(
+            ingress.receive(&arrival, "t".to_owned(), at(second)).await,
+            Answer::Unavailable
+        );
     }
     assert_eq!(circle.world.calls("provider_keys.published"), reads, "it has a key: once a minute");
 }
@@ -99,7 +102,10 @@ async fn a_flood_of_unknown_keys_asks_for_few() {
     for n in 0..1000_i64 {
         let id = format!("879dc113-5ca4-4ff7-a6b7-{n:012}");
         let arrival = arrival(circle.event(&id, n / 50));
-        assert_eq!(ingress.receive(&arrival, "t".to_owned(), at(n / 50)).await, Answer::Unavailable);
+        assert_eq!(
+            ingress.receive(&arrival, "t".to_owned(), at(n / 50)).await,
+            Answer::Unavailable
+        );
     }
     assert_eq!(circle.world.calls("provider_keys.want"), 2);
     for id in ["../../admin", "", "879dc113-5ca4-4ff7-a6b7-54652083fcf8,x", "A"] {

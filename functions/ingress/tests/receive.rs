@@ -12,9 +12,7 @@ use http::StatusCode;
 use ingress::{Answer, MAX_BODY, gateway::Response};
 use serde_json::{Value, json};
 use testkit::chaos::{Fault, When};
-use world::{
-    B_ASCII, World, alone, arrival, at, counted, event, key, name, with, with_header,
-};
+use world::{B_ASCII, World, alone, arrival, at, counted, event, key, name, with, with_header};
 
 #[tokio::test]
 async fn an_event_of_each_provider_is_stored_and_told_to_the_worker() {
@@ -162,10 +160,16 @@ async fn an_answer_tells_the_sender_nothing() {
     let response = |answer| serde_json::to_value(Response::new(answer, "POST")).unwrap();
     let refused =
         world.ingress().receive(&arrival(event("joined_webhook_id")), "t".to_owned(), at(0)).await;
-    assert_eq!(response(refused), json!({"statusCode": 401, "headers": {}, "body": "", "isBase64Encoded": false}));
+    assert_eq!(
+        response(refused),
+        json!({"statusCode": 401, "headers": {}, "body": "", "isBase64Encoded": false})
+    );
     let unknown = with(event("standard_webhooks"), "/pathParameters/source", "nobody");
     let unknown = world.ingress().receive(&arrival(unknown), "t".to_owned(), at(0)).await;
-    assert_eq!(response(unknown), json!({"statusCode": 404, "headers": {}, "body": "", "isBase64Encoded": false}));
+    assert_eq!(
+        response(unknown),
+        json!({"statusCode": 404, "headers": {}, "body": "", "isBase64Encoded": false})
+    );
     let away = json!({"statusCode": 503, "headers": {"retry-after": "60"}, "body": "", "isBase64Encoded": false});
     assert_eq!(response(Answer::Unavailable), away);
 }

@@ -135,8 +135,7 @@ async fn what_is_not_the_senders_doing_is_no_reject() {
 async fn failing_to_note_changes_no_answer() {
     for fault in [Fault::Unavailable, Fault::Refused, Fault::Crash] {
         for call in ["watch.note_accepted", "watch.note_rejects"] {
-            let world =
-                World { budget: std::time::Duration::from_millis(50), ..World::new() };
+            let world = World { budget: std::time::Duration::from_millis(50), ..World::new() };
             world.store.chaos.on(call, When::Before, fault);
             assert_eq!(world.answer(bad(), 0).await, 401, "{call} {fault:?}");
             assert_eq!(world.answer(event("github"), 0).await, 200, "{call} {fault:?}");

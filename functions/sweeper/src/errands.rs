@@ -174,9 +174,8 @@ async fn fetch<R: Registry, K: SourceSecrets, P: Provider>(
     let call = match &owed.want {
         Want::Key(id) => {
             let secrets = errands.secrets.of(&owed.source).await?;
-            let active = secrets.iter().filter(|secret| {
-                secret.expires_at.is_none_or(|end| now < end)
-            });
+            let active =
+                secrets.iter().filter(|secret| secret.expires_at.is_none_or(|end| now < end));
             let credentials: Vec<_> =
                 active.map(|secret| Secret::new(secret.text.expose())).collect();
             lookup::call(&scheme, id, &credentials)
@@ -199,7 +198,9 @@ async fn fetch<R: Registry, K: SourceSecrets, P: Provider>(
         },
         Want::Confirm(_) => match answered.status {
             200..=299 => Ran::Confirmed,
-            status @ 400..=499 if status != 429 => Ran::Never(format!("the provider says {status}")),
+            status @ 400..=499 if status != 429 => {
+                Ran::Never(format!("the provider says {status}"))
+            }
             status => Ran::NotNow(format!("the provider says {status}")),
         },
     })

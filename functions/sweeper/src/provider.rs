@@ -27,7 +27,6 @@ const WITHIN: Duration = Duration::from_secs(3);
 /// Until there is a connection, TLS included.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-
 /// Largest head of an answer, in bytes, and most headers in it.
 const MAX_HEAD: usize = 32 * 1024;
 const MAX_HEADERS: usize = 100;

@@ -168,8 +168,7 @@ async fn no_call_goes_where_none_may_go() {
         ("https://user:pw@keys.example/", IpAddr::from([93, 184, 216, 34])),
         ("https://keys.example:22/", IpAddr::from([93, 184, 216, 34])),
     ] {
-        let client =
-            Client::new(Says(resolves_to), Arc::clone(&stand_in.tls), strict, None, LONG);
+        let client = Client::new(Says(resolves_to), Arc::clone(&stand_in.tls), strict, None, LONG);
         let answered = client.call(&call(url)).await;
         let is_blocked = match &answered {
             Err(NoAnswer::Address) => true,

@@ -25,8 +25,8 @@ use domain::{
     message::{InboundMessage, Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
     ports::{
-        AcceptReport, Fanout as _, Inbox as _, Outbox as _, ProviderKeys as _, Queue,
-        SourceSecret, State as _, Want, Watch as _,
+        AcceptReport, Fanout as _, Inbox as _, Outbox as _, ProviderKeys as _, Queue, SourceSecret,
+        State as _, Want, Watch as _,
     },
     secret::SecretText,
     source::{Handler, SchemeChoice, Source},
@@ -616,7 +616,10 @@ async fn what_is_no_key_is_given_up_at_once() {
     bench.source("hub", "github");
     for (source, want) in [
         ("circle", Want::Key("../admin".to_owned())),
-        ("circle", Want::Confirm("https://internal.example/?Action=ConfirmSubscription&a".to_owned())),
+        (
+            "circle",
+            Want::Confirm("https://internal.example/?Action=ConfirmSubscription&a".to_owned()),
+        ),
         ("hub", Want::Key(CIRCLE_KEY.to_owned())),
         ("gone", Want::Key(CIRCLE_KEY.to_owned())),
     ] {

@@ -9,7 +9,7 @@ use domain::{
     message::InboundMessage,
     plan::{Change, Emit, Plan},
     ports::{Inbox as _, Queue as _},
-    source::Handler,
+    source::{Handler, SchemeChoice, Source},
 };
 use flow::{
     accept::Door,
@@ -111,8 +111,9 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
         path_secret: None,
     };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
-    let source = world.sim.store.tables().sources.get(fact.key.source()).cloned();
-    let Some(source) = source else { return false };
+    let scheme = SchemeChoice::Preset("stripe".to_owned());
+    let handler = Handler::Mirror { emit_to: None };
+    let source = Source::new(fact.key.source().clone(), scheme, handler, now);
     let incoming = Incoming::verified(&source, verified, &headers);
     let store = &world.sim.store;
     let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };

@@ -23,8 +23,8 @@ use ingress::{
 };
 use jiff::Timestamp;
 use runtime::telemetry::Metrics;
-use signing::{Scheme, Secret, SigningKey, sign};
 use serde_json::{Value, json};
+use signing::{Scheme, Secret, SigningKey, sign};
 use testkit::memory::{MemoryQueue, MemorySecrets, Store};
 
 pub(crate) const S1: &str = "whsec_AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
@@ -94,7 +94,9 @@ impl World {
         self.store.tables().sources.insert(name, source);
     }
 
-    pub(crate) fn ingress(&self) -> Ingress<'_, Store, MemorySecrets, Store, MemoryQueue, Store, Store> {
+    pub(crate) fn ingress(
+        &self,
+    ) -> Ingress<'_, Store, MemorySecrets, Store, MemoryQueue, Store, Store> {
         Ingress {
             sources: Sources::new(
                 &self.store,
@@ -222,7 +224,13 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
 }
 
 /// A request that its provider signed.
-pub(crate) fn signed(source: &str, scheme: &Scheme, secret: &str, body: &str, second: i64) -> Value {
+pub(crate) fn signed(
+    source: &str,
+    scheme: &Scheme,
+    secret: &str,
+    body: &str,
+    second: i64,
+) -> Value {
     let key = SigningKey::parse(scheme, &Secret::new(secret)).unwrap();
     let url = format!("https://hooks.example/webhooks/{source}");
     let outgoing = sign::Outgoing {
