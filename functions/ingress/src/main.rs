@@ -5,11 +5,8 @@ use dynamo::{InboxTable, RegistryTable, StateTable};
 use flow::accept::Door;
 use ingress::{Config, Ingress, Lookout, gateway, sources::Sources};
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use runtime::{
-    BodyStore, SecretsManager, SqsQueue,
-    aws::{Aws, Pace, Service},
-    telemetry,
-};
+use runtime::aws::{Aws, Pace, Service};
+use runtime::{BodyStore, SecretsManager, SqsQueue, telemetry};
 use tracing::Instrument as _;
 
 #[tokio::main(flavor = "current_thread")]
@@ -25,8 +22,7 @@ async fn main() -> Result<(), Error> {
     let state = StateTable { client: client.clone(), table: c.state_table, commits: None };
     let queue = SqsQueue::new(aws.sqs(), c.inbound_queue_url);
     let registry = RegistryTable { client, table: c.registry_table };
-    let secrets = SecretsManager::new(aws.secrets_manager(), c.secret_prefix)
-        .encrypting_with(c.secrets_key_arn);
+    let secrets = SecretsManager::new(aws.secrets_manager(), c.secret_prefix);
     let ingress = Ingress {
         sources: Sources::new(&registry, &secrets, &state, c.source_fresh, c.source_stale),
         door: Door { inbox: &inbox, queue: &queue, bodies: &bodies, first_due: c.first_due },

@@ -36,7 +36,6 @@ fn environment(aws: &str) -> BTreeMap<&'static str, String> {
         ("REGISTRY_TABLE", "registry"),
         ("BODIES_URL", "s3://bodies"),
         ("INBOUND_QUEUE_URL", "https://sqs.eu-central-1.amazonaws.com/000000000000/inbound"),
-        ("SECRETS_KEY_ARN", "arn:aws:kms:eu-central-1:1:key/k"),
         ("SECRET_PREFIX", "postern/test"),
         ("SOURCE_FRESH_MS", "300000"),
         ("SOURCE_STALE_MS", "3600000"),
