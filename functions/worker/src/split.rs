@@ -114,8 +114,11 @@ where
             Tally { before: done, conflicting: elements.conflicting, ..Tally::default() };
         let mut rest = elements.events.into_iter().skip(done);
         let mut put = done;
-        while put < total {
+        loop {
             let some: Vec<_> = rest.by_ref().take(BETWEEN_NOTES).collect();
+            if some.is_empty() {
+                break;
+            }
             put += some.len();
             if let Err(ended) = self.put_all(row, some, &token, &mut tally).await? {
                 return Ok(ended);

@@ -148,6 +148,15 @@ impl ChangeResult {
     }
 }
 
+/// How many rows a request was split into, by its results.
+pub fn children(results: &[ChangeResult]) -> Option<u64> {
+    let counts = results.iter().filter_map(|result| {
+        let (name, count) = result.what.split_once(' ')?;
+        (name == CHILDREN).then(|| count.parse::<u64>().ok()).flatten()
+    });
+    counts.reduce(u64::saturating_add)
+}
+
 /// What the rows of a request's events are called in its results.
 const CHILDREN: &str = "children";
 
@@ -189,11 +198,7 @@ impl Failure {
 impl Row {
     /// How many rows this one was split into, if it is a request with several events.
     pub fn children(&self) -> Option<u64> {
-        let counts = self.results.iter().filter_map(|result| {
-            let (name, count) = result.what.split_once(' ')?;
-            (name == CHILDREN).then(|| count.parse::<u64>().ok()).flatten()
-        });
-        counts.reduce(u64::saturating_add)
+        children(&self.results)
     }
 
     /// Why this row is parked when its attempts are used up although none of them parked it: the last left no trace.

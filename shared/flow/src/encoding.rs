@@ -138,6 +138,8 @@ mod tests {
         let bomb = zeros(4 * MAX_BODY);
         assert!(bomb.len() < 50_000, "{}", bomb.len());
         check("gzip", &bomb, Err(NotDecoded::TooLarge));
+        let inflated = inflate(MultiGzDecoder::new(bomb.as_slice())).unwrap();
+        assert_eq!(inflated.len(), MAX_BODY + 1, "no more than shows that it is too much");
         check("gzip", &gzip(&bomb), Ok(&bomb));
     }
 
