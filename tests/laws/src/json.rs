@@ -16,8 +16,8 @@ pub fn law(input: &[u8]) {
     let mut input = Bytes(input);
     let Ok(pointer) = std::str::from_utf8(input.line()) else { return };
     let body = input.0;
-    // Braces end a part of a template: such a pointer has no spelling in a scheme.
-    if pointer.contains(['{', '}']) {
+    // Braces end a part of a template, and a star stands for every element: such a pointer has no spelling in a scheme.
+    if pointer.contains(['{', '}']) || pointer.split('/').any(|step| step == "*") {
         return;
     }
     let source = json!({

@@ -169,7 +169,9 @@ fn tells_nothing(example: &Example, rejected: &Rejected) {
     let own = serde_json::to_string::<Value>(&serde_json::to_value(&example.scheme).unwrap());
     let own = own.unwrap();
     for value in example.case.headers.values().filter_map(|value| value.to_str().ok()) {
-        let is_ours = value.len() < 8 || own.contains(value);
+        // The id of a key is told: it was held to a strict form, and somebody has to fetch the key.
+        let is_ours =
+            value.len() < 8 || own.contains(value) || rejected.wanted_key() == Some(value);
         assert!(is_ours || !told.contains(value), "{told} repeats {value:?}");
     }
 }
