@@ -166,12 +166,12 @@ fn tells_nothing(example: &Example, rejected: &Rejected) {
         rejected.reason().code()
     );
     assert!(!told.chars().any(char::is_control), "{told:?}");
+    // The id of a key is told: it was held to a strict form, and somebody has to fetch the key.
+    let told = rejected.wanted_key().map_or(told.clone(), |id| told.replace(id, "that key"));
     let own = serde_json::to_string::<Value>(&serde_json::to_value(&example.scheme).unwrap());
     let own = own.unwrap();
     for value in example.case.headers.values().filter_map(|value| value.to_str().ok()) {
-        // The id of a key is told: it was held to a strict form, and somebody has to fetch the key.
-        let is_ours =
-            value.len() < 8 || own.contains(value) || rejected.wanted_key() == Some(value);
+        let is_ours = value.len() < 8 || own.contains(value);
         assert!(is_ours || !told.contains(value), "{told} repeats {value:?}");
     }
 }
