@@ -260,7 +260,7 @@ fn a_case_without_an_answer_of_its_own_gets_none_that_says_anything() {
 fn every_provider_of_the_vectors_has_a_preset() {
     let providers: BTreeSet<String> =
         cases().iter().map(|case| case["provider"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(providers.len(), 36);
+    assert_eq!(providers.len(), 35);
     for provider in &providers {
         assert!(preset_names().any(|preset| preset == provider), "{provider}");
     }

@@ -83,10 +83,12 @@
 mod algorithm;
 mod form;
 mod handshake;
+mod names;
 mod published;
 mod read;
 mod reader;
 mod rules;
+mod spot;
 mod template;
 
 use std::collections::BTreeMap;
@@ -133,6 +135,8 @@ pub struct Scheme {
     pub(crate) require_with: Vec<(HeaderName, HeaderName)>,
     pub(crate) require_equal: Vec<(HeaderName, String)>,
     pub(crate) identity: IdentityRules,
+    /// The headers that the identity is read from, each of which must be single.
+    pub(crate) named_by: Vec<Names>,
     /// What each element of a request is, and where they are.
     pub(crate) batch: Option<(Pointer, IdentityRules)>,
     pub(crate) config: BTreeMap<String, String>,
