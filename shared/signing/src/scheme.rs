@@ -272,11 +272,11 @@ impl Scheme {
         !self.of_events().id.from.is_empty()
     }
 
-    /// Whether every request counts as an event of its own, because the provider sends the same bytes for every change.
-    /// Then nothing is deduplicated, and nothing may be.
+    /// Whether every request counts, because the provider may send the same bytes for one change after another. Then no
+    /// request may be taken for a repeat of an earlier one; the events in it may, if they have ids.
     #[must_use]
     pub fn counts_every_request(&self) -> bool {
-        let mut parts = self.of_events().id.from.iter().flat_map(Template::parts);
+        let mut parts = self.identity.id.from.iter().flat_map(Template::parts);
         parts.any(|part| *part == Part::Received)
     }
 

@@ -4,6 +4,8 @@ use super::algorithm::{Algorithm, Proof};
 use super::read::Written;
 use super::reader::Reader;
 use super::{Clock, IdentityRules, KeyEncoding, KeyFormat, Part, Shape, SignatureFormat, Template};
+use crate::json::Pointer;
+use crate::named;
 
 /// What was read, as far as it could be.
 pub(super) struct Whole<'a> {
@@ -23,6 +25,10 @@ impl Whole<'_> {
         self.signed.parts().contains(part)
     }
 
+    fn code_covers(&self, pointer: &Pointer) -> bool {
+        matches!(self.proof, Some(Proof::Verifier(verifier)) if named::covers(verifier, pointer))
+    }
+
     /// Whether everything that the id is made of is covered by the signature.
     pub(super) fn signs_id(&self, identity: &IdentityRules) -> bool {
         let covered = match self.proof {
@@ -32,6 +38,7 @@ impl Whole<'_> {
         };
         let covers = |part: &Part| match part {
             Part::Literal(_) | Part::Config(_) => true,
+            Part::Json(pointer) if self.code_covers(pointer) => true,
             Part::Json(_)
             | Part::EveryJson(_)
             | Part::BodySha256
