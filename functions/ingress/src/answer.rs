@@ -147,7 +147,9 @@ impl Refused {
             Self::Untrusted(rejected) | Self::KeyUnknown(rejected) => {
                 Some((rejected.class().as_str(), rejected.reason().advice()))
             }
-            Self::BadBase64 => Some(("malformed", "Look at what stands between the gateway and us.")),
+            Self::BadBase64 => {
+                Some(("malformed", "Look at what stands between the gateway and us."))
+            }
             Self::TooLarge(_) => {
                 Some(("too_large", "Ask the provider for smaller events, or fetch them instead."))
             }

@@ -26,8 +26,6 @@ pub struct Config {
     pub inbound_queue_url: String,
     /// What the names of secrets begin with.
     pub secret_prefix: String,
-    /// What secrets that a handshake brings are encrypted with.
-    pub secrets_key_arn: String,
     /// How long a source is believed without looking again.
     pub source_fresh: Duration,
     /// How long it is believed when looking again fails.
@@ -66,7 +64,6 @@ impl Config {
         let bodies_url = env.text("BODIES_URL");
         let inbound_queue_url = env.url("INBOUND_QUEUE_URL");
         let secret_prefix = env.text("SECRET_PREFIX");
-        let secrets_key_arn = env.text("SECRETS_KEY_ARN");
         let source_fresh = env.millis("SOURCE_FRESH_MS", 1..=DAY);
         let source_stale = env.millis("SOURCE_STALE_MS", 1..=DAY);
         // Below the function's timeout of 6 s, or nobody would answer.
@@ -88,7 +85,6 @@ impl Config {
             bodies_url: bodies_url?,
             inbound_queue_url: inbound_queue_url?,
             secret_prefix: secret_prefix?,
-            secrets_key_arn: secrets_key_arn?,
             source_fresh: source_fresh?,
             source_stale: source_stale?,
             budget: budget?,
@@ -124,7 +120,6 @@ mod tests {
                 "LOG_LEVEL",
                 "PENDING_SHARDS",
                 "REGISTRY_TABLE",
-                "SECRETS_KEY_ARN",
                 "SECRET_PREFIX",
                 "SOURCE_FRESH_MS",
                 "SOURCE_STALE_MS",

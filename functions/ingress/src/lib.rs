@@ -25,9 +25,7 @@ use domain::{
     id::SourceName,
     inbox::Accepted,
     message::InboundMessage,
-    ports::{
-        AcceptReport, Bodies, Inbox, Learning, ProviderKeys, Queue, SetSourceSecrets, Watch,
-    },
+    ports::{AcceptReport, Bodies, Inbox, Learning, ProviderKeys, Queue, SetSourceSecrets, Watch},
 };
 use flow::{
     accept::{Door, Entry},
@@ -197,11 +195,7 @@ where
     }
 }
 
-fn verify<'a>(
-    feed: &Feed,
-    arrival: &'a Arrival,
-    now: Timestamp,
-) -> Result<Verified<'a>, Rejected> {
+fn verify<'a>(feed: &Feed, arrival: &'a Arrival, now: Timestamp) -> Result<Verified<'a>, Rejected> {
     signing::verify(&feed.scheme, &feed.keys(now), &request(arrival), now)
 }
 

@@ -211,6 +211,7 @@ fn headers(headers: &HeaderMap) -> BTreeMap<String, String> {
 
 /// A stranger's text, cut and made harmless.
 fn shown(text: &str) -> String {
-    let harmless = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let harmless = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+    let harmless = text.chars().map(harmless);
     harmless.take(MAX_SHOWN).collect()
 }

@@ -23,7 +23,6 @@ async fn main() -> Result<(), Error> {
     let queue = SqsQueue::new(aws.sqs(), c.inbound_queue_url);
     let registry = RegistryTable { client, table: c.registry_table };
     let secrets = SecretsManager::new(aws.secrets_manager(), c.secret_prefix);
-    let secrets = secrets.encrypting_with(c.secrets_key_arn);
     let ingress = Ingress {
         sources: Sources::new(&registry, &secrets, &state, c.source_fresh, c.source_stale),
         door: Door { inbox: &inbox, queue: &queue, bodies: &bodies, first_due: c.first_due },

@@ -334,7 +334,8 @@ impl Feed {
 /// Whether the provider publishes keys. Read only then: most sources cost one read less.
 fn publishes_keys(scheme: &Scheme) -> bool {
     let by_code = [Verifier::Sns, Verifier::PayPal, Verifier::Plaid];
-    scheme.lookup().is_some() || scheme.verifier().is_some_and(|verifier| by_code.contains(&verifier))
+    scheme.lookup().is_some()
+        || scheme.verifier().is_some_and(|verifier| by_code.contains(&verifier))
 }
 
 /// A secret that cannot be one is left out, so that the others still work; none at all refuses everything.

@@ -11,9 +11,7 @@ use domain::{
 use flow::accept::Enqueued;
 use runtime::telemetry::Step;
 
-use crate::{
-    Answer, Ingress, Receipt, Refused, gateway::Arrival, shake::Shaken,
-};
+use crate::{Answer, Ingress, Receipt, Refused, gateway::Arrival, shake::Shaken};
 
 impl<R, S, I, Q, B, T> Ingress<'_, R, S, I, Q, B, T>
 where
@@ -72,7 +70,10 @@ where
         match (refused.answer(), refused) {
             (_, Refused::KeyUnknown(_)) => {
                 self.metrics.count("webhooks_key_unknown_total", source, 1);
-                step.warn("asked to come again: the provider's key is being fetched", Some(refused));
+                step.warn(
+                    "asked to come again: the provider's key is being fetched",
+                    Some(refused),
+                );
             }
             (Answer::Untrusted, Refused::Untrusted(rejected)) => {
                 self.metrics.count("webhooks_signature_failed_total", source, 1);

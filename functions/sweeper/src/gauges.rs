@@ -8,8 +8,8 @@ use runtime::telemetry::{Metrics, Unit};
 use crate::{Part, Sweeper, inbox};
 
 /// Measures everything that can be measured. What cannot is left out, and an alarm takes missing data for a breach.
-pub(crate) async fn measure<I, S, O, L, R, Q, W, N>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+pub(crate) async fn measure<I, S, O, L, R, Q, W, N, K, P>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
 ) -> Part
 where
     I: DueInbox,

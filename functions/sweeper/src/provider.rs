@@ -3,7 +3,7 @@
 //! `egress` opens the connection, to an address that it checked. There are no redirects, no proxies and no
 //! decompression; the whole call has one deadline, and an answer over the limit is no answer.
 
-use std::{fmt, path::Path, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use domain::address::{AddressPolicy, EndpointUrl};
@@ -14,11 +14,11 @@ use egress::{
     tls::{self, NoTls},
 };
 use hickory_resolver::net::NetError;
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use rustls::ClientConfig;
-use signing::lookup::Call;
+use signing::lookup::{Call, MOST_BYTES};
 use tokio::time::timeout;
 
 /// For a whole call. A provider that takes longer is asked again later.
@@ -26,9 +26,6 @@ const WITHIN: Duration = Duration::from_secs(3);
 
 /// Until there is a connection, TLS included.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-
-/// Most bytes of an answer. A certificate chain has ten thousand.
-const MAX_ANSWER: usize = 64 * 1024;
 
 /// Largest head of an answer, in bytes, and most headers in it.
 const MAX_HEAD: usize = 32 * 1024;
@@ -86,7 +83,7 @@ pub struct Local {
     /// What may be dialled.
     pub policy: AddressPolicy,
     /// One more certificate authority, in a PEM file.
-    pub extra_root: Option<std::path::PathBuf>,
+    pub extra_root: Option<PathBuf>,
     /// Every call goes here instead, with its own path and query: a stand-in for all providers.
     pub stand_in: Option<EndpointUrl>,
 }
@@ -96,6 +93,7 @@ pub struct Client<R> {
     http: legacy::Client<Connector<R>, Full<Bytes>>,
     policy: AddressPolicy,
     stand_in: Option<EndpointUrl>,
+    within: Duration,
 }
 
 impl<R> fmt::Debug for Client<R> {
@@ -110,18 +108,20 @@ impl Client<SystemResolver> {
     /// # Errors
     /// [`NoWayOut`], at the start of the function.
     pub fn open(local: Local) -> Result<Self, NoWayOut> {
-        let tls = tls::config(local.extra_root.as_deref().map(Path::new))?;
-        Ok(Self::new(SystemResolver::open()?, tls, local.policy, local.stand_in))
+        let tls = tls::config(local.extra_root.as_deref())?;
+        let Local { policy, stand_in, .. } = local;
+        Ok(Self::new(SystemResolver::open()?, tls, policy, stand_in, WITHIN))
     }
 }
 
 impl<R: Resolve> Client<R> {
-    /// A client that keeps to this policy.
+    /// A client that keeps to this policy, and gives up a call after `within`.
     pub fn new(
         resolver: R,
         tls: Arc<ClientConfig>,
         policy: AddressPolicy,
         stand_in: Option<EndpointUrl>,
+        within: Duration,
     ) -> Self {
         let connector = Connector {
             resolver: Arc::new(resolver),
@@ -137,7 +137,7 @@ impl<R: Resolve> Client<R> {
             .http1_max_headers(MAX_HEADERS)
             .http2_max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
             .build(connector);
-        Self { http, policy, stand_in }
+        Self { http, policy, stand_in, within }
     }
 
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, NoAnswer> {
@@ -146,7 +146,7 @@ impl<R: Resolve> Client<R> {
         *request.method_mut() =
             Method::from_bytes(call.method.as_bytes()).map_err(|_| NoAnswer::Malformed)?;
         *request.uri_mut() = self.uri(&url).ok_or(NoAnswer::Address)?;
-        *request.headers_mut() = headers(&call.headers).ok_or(NoAnswer::Malformed)?;
+        *request.headers_mut() = headers(call).ok_or(NoAnswer::Malformed)?;
         Ok(request)
     }
 
@@ -161,7 +161,7 @@ impl<R: Resolve> Client<R> {
         let answer = self.http.request(request).await;
         let answer = answer.map_err(|error| NoAnswer::Broken(cause::of(&error), error.into()))?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(NoAnswer::Unread)?;
+        let body = Limited::new(body, MOST_BYTES).collect().await.map_err(NoAnswer::Unread)?;
         Ok(Answered { status: head.status.as_u16(), body: body.to_bytes().into() })
     }
 }
@@ -169,15 +169,17 @@ impl<R: Resolve> Client<R> {
 impl<R: Resolve> Provider for Client<R> {
     async fn call(&self, call: &Call) -> Result<Answered, NoAnswer> {
         let request = self.request(call)?;
-        timeout(WITHIN, self.exchange(request)).await.unwrap_or(Err(NoAnswer::Late))
+        timeout(self.within, self.exchange(request)).await.unwrap_or(Err(NoAnswer::Late))
     }
 }
 
-fn headers(pairs: &[(String, String)]) -> Option<HeaderMap> {
+/// The headers of a call. They may hold a credential, which must not print.
+fn headers(call: &Call) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
-    for (name, value) in pairs {
-        let name = http::HeaderName::from_bytes(name.as_bytes()).ok()?;
-        headers.append(name, http::HeaderValue::from_str(value).ok()?);
+    for (name, value) in &call.headers {
+        let mut value = HeaderValue::from_str(value).ok()?;
+        value.set_sensitive(true);
+        headers.append(HeaderName::from_static(name), value);
     }
     Some(headers)
 }

@@ -57,10 +57,9 @@ impl Watch for StateTable {
             if report.sample.is_some() { told.count_up("samples") } else { told }
         };
         // Requests are refused since then, unless one was accepted after them: this report was collected.
-        let failing = told().set_once("failing_since", ms(report.at)).when(
-            "attribute_not_exists(#matched_at) OR #matched_at < :last_rejected_at",
-            [],
-        );
+        let failing = told()
+            .set_once("failing_since", ms(report.at))
+            .when("attribute_not_exists(#matched_at) OR #matched_at < :last_rejected_at", []);
         let place = match table.update_and_read(keys::heartbeat(source), &failing).await? {
             Write::Done(item) => item,
             Write::Refused(_) => {

@@ -14,8 +14,8 @@ use std::{
 };
 
 use deliverer::transport::{Bounds, client::Dialler};
-use egress::{resolve::Resolve, tls};
 use domain::address::AddressPolicy;
+use egress::{resolve::Resolve, tls};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
     ServerConfig,

@@ -203,7 +203,7 @@ async fn a_scheme_that_is_none_is_broken_until_somebody_looks() {
     let preset = World::new(SchemeChoice::Preset("nobody".to_owned()));
     let error = preset.sources().find(&name("hub"), at(0)).await.unwrap_err();
     assert!(matches!(error, SourceError::NoScheme(_)) && !error.is_transient());
-    let own = World::new(SchemeChoice::Own(serde_json::json!({"algorithm": "none"})));
+    let own = World::new(SchemeChoice::Own(serde_json::json!({"algorithm": "rot13"})));
     let error = own.sources().find(&name("hub"), at(0)).await.unwrap_err();
     assert!(matches!(error, SourceError::BadScheme(_)) && !error.is_transient());
 }

@@ -31,11 +31,7 @@ pub trait ProviderKeys: Sync {
     ) -> impl Future<Output = Stored<bool>> + Send;
 
     /// What is owed and due, longest wanted first.
-    fn owed(
-        &self,
-        now: Timestamp,
-        limit: usize,
-    ) -> impl Future<Output = Stored<Vec<Owed>>> + Send;
+    fn owed(&self, now: Timestamp, limit: usize) -> impl Future<Output = Stored<Vec<Owed>>> + Send;
 
     /// Something is owed no more: here is the key, or the confirmation was made (`None`).
     fn keep(

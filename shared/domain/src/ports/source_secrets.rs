@@ -56,11 +56,8 @@ pub trait SetSourceSecrets: SourceSecrets {
     ) -> impl Future<Output = Stored<Changed>> + Send;
 
     /// Removes a secret. Whether it was the last one is for the caller to have asked.
-    fn remove(
-        &self,
-        source: &SourceName,
-        id: &str,
-    ) -> impl Future<Output = Stored<Changed>> + Send;
+    fn remove(&self, source: &SourceName, id: &str)
+    -> impl Future<Output = Stored<Changed>> + Send;
 
     /// Sets when a secret ends; `None`: it does not.
     fn expire(
@@ -115,10 +112,7 @@ pub fn with_added(
 }
 
 /// A list of secrets without one.
-pub fn with_removed(
-    mut secrets: Vec<SourceSecret>,
-    id: &str,
-) -> (Changed, Vec<SourceSecret>) {
+pub fn with_removed(mut secrets: Vec<SourceSecret>, id: &str) -> (Changed, Vec<SourceSecret>) {
     let before = secrets.len();
     secrets.retain(|secret| secret.id != id);
     let changed = if secrets.len() < before { Changed::Yes } else { Changed::NoSuchId };

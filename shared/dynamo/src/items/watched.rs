@@ -107,7 +107,10 @@ mod tests {
             all.map(|(name, value)| (name.to_owned(), value)).collect()
         };
         let items = [
-            item("LAST", &[("at", ms(at(5))), ("matched_at", ms(at(9))), ("failing_since", ms(at(7)))]),
+            item(
+                "LAST",
+                &[("at", ms(at(5))), ("matched_at", ms(at(9))), ("failing_since", ms(at(7)))],
+            ),
             item("SECRET#old", &[("secret", s("old")), ("at", ms(at(4)))]),
             item("REJECTS#0000000000100", &[("n_stale", n(2)), ("expires_at", n(9))]),
             item("REJECTS#0000000000200", &[("n_stale", n(3)), ("n_mismatch", n(1))]),

@@ -32,9 +32,8 @@ async fn list(
     on: &impl SetSourceSecrets,
 ) -> Result<Vec<(String, String, Option<Timestamp>)>, domain::ports::StoreError> {
     let secrets = on.of(&hub()).await?;
-    let plain = |secret: SourceSecret| {
-        (secret.id, secret.text.expose().to_owned(), secret.expires_at)
-    };
+    let plain =
+        |secret: SourceSecret| (secret.id, secret.text.expose().to_owned(), secret.expires_at);
     Ok(secrets.into_iter().map(plain).collect())
 }
 

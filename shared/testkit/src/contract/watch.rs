@@ -93,9 +93,7 @@ async fn every_secret_is_told_apart(on: &impl Tables) -> Kept {
     Ok(())
 }
 
-async fn a_source_fails_from_the_first_refusal_after_the_last_acceptance(
-    on: &impl Tables,
-) -> Kept {
+async fn a_source_fails_from_the_first_refusal_after_the_last_acceptance(on: &impl Tables) -> Kept {
     let state = on.state();
     for seconds in [5, 7] {
         state.note_rejects(&hub(), &rejected(seconds, &[])).await?;

@@ -14,7 +14,12 @@ use super::{Store, Tables};
 impl ProviderKeys for Store {
     async fn published(&self, source: &SourceName) -> Stored<Vec<PublishedKey>> {
         self.call("provider_keys.published", |tables| {
-            tables.published.get(source).into_iter().flat_map(|keys| keys.values().cloned()).collect()
+            tables
+                .published
+                .get(source)
+                .into_iter()
+                .flat_map(|keys| keys.values().cloned())
+                .collect()
         })
         .await
     }
