@@ -56,7 +56,7 @@
 //! body = "[accepted]"
 //! content_type = "text/plain"
 //!
-//! [[handshake]]                   # see `handshake`
+//! [[handshake]]                   # requests that are no events: see `Handshake`
 //! ```
 //!
 //! | `algorithm` | the secret | what it proves |
@@ -83,10 +83,12 @@
 mod algorithm;
 mod form;
 mod handshake;
+mod names;
 mod published;
 mod read;
 mod reader;
 mod rules;
+mod spot;
 mod template;
 
 use std::collections::BTreeMap;
@@ -133,6 +135,8 @@ pub struct Scheme {
     pub(crate) require_with: Vec<(HeaderName, HeaderName)>,
     pub(crate) require_equal: Vec<(HeaderName, String)>,
     pub(crate) identity: IdentityRules,
+    /// The headers that the identity is read from, each of which must be single.
+    pub(crate) named_by: Vec<Names>,
     /// What each element of a request is, and where they are.
     pub(crate) batch: Option<(Pointer, IdentityRules)>,
     pub(crate) config: BTreeMap<String, String>,
@@ -268,6 +272,14 @@ impl Scheme {
         !self.of_events().id.from.is_empty()
     }
 
+    /// Whether every request counts as an event of its own, because the provider sends the same bytes for every change.
+    /// Then nothing is deduplicated, and nothing may be.
+    #[must_use]
+    pub fn counts_every_request(&self) -> bool {
+        let mut parts = self.of_events().id.from.iter().flat_map(Template::parts);
+        parts.any(|part| *part == Part::Received)
+    }
+
     fn of_events(&self) -> &IdentityRules {
         self.batch.as_ref().map_or(&self.identity, |(_, element)| element)
     }
@@ -295,7 +307,8 @@ impl Scheme {
     /// against a replay.
     #[must_use]
     pub fn tolerance_seconds(&self) -> Option<u32> {
-        self.clock.as_ref().map(|clock| clock.tolerance)
+        let by_code = || self.verifier().and_then(named::tolerance);
+        self.clock.as_ref().map(|clock| clock.tolerance).or_else(by_code)
     }
 
     /// Names of `{config:..}` parts that have no value yet. Requests are refused until they have.

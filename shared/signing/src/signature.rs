@@ -15,7 +15,7 @@ const LONGEST: usize = 72;
 
 /// What may be a signature: the bytes, and the place it was found in. For a token its hash stands here, so that lengths
 /// are equal whatever was sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     place: usize,
     bytes: [u8; LONGEST],
@@ -62,7 +62,7 @@ impl Candidate {
 }
 
 /// Candidates in the order they were found. Most requests have one, which needs no allocation.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Candidates {
     first: Option<Candidate>,
     more: Vec<Candidate>,

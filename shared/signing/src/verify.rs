@@ -10,7 +10,7 @@ use crate::key::{Key, KeyId};
 use crate::message::{Piece, message};
 use crate::rejected::{Reason, Rejected};
 use crate::request::Request;
-use crate::scheme::{Algorithm, BodyRule, Part, Proof, Scheme, SignatureFormat, Template, Trust};
+use crate::scheme::{Algorithm, BodyRule, Part, Proof, Scheme, SignatureFormat, Trust};
 use crate::signature::{self, Candidate, Candidates};
 use crate::{Identity, MAX_ELEMENTS, digest, identity, named};
 
@@ -111,12 +111,7 @@ fn structure(scheme: &Scheme, request: &Request<'_>) -> Result<(), Reason> {
             return Err(Reason::HeaderUnexpected { name: name.to_string() });
         }
     }
-    for part in scheme.identity.templates().flat_map(Template::parts) {
-        if let Part::Header(names) = part {
-            request.single(names)?;
-        }
-    }
-    Ok(())
+    scheme.named_by.iter().try_for_each(|names| request.single(names).map(|_| ()))
 }
 
 fn by_algorithm(

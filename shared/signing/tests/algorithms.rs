@@ -1,6 +1,6 @@
 //! Every algorithm and every place of a signature, with requests that the providers' own libraries signed where there are
 //! some. The schemes are written out here, so that the rules are tested whatever ships.
-#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "test code")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "test code")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -259,9 +259,12 @@ fn a_plain_hash_holds_the_secret_in_its_place() {
     assert_eq!(good.code(&v1, &keys), "k2");
     let hmac = "3c954da93713a28160541149f31b50a253cfc426c348d32479a8f60b6000efbd";
     assert_eq!(good.with("x-signature", hmac).code(&v1, &keys), "signature_mismatch");
-    assert_eq!(good.with("x-signature", &hash[..16]).code(&v1, &keys), "signature_malformed");
+    assert_eq!(
+        good.with("x-signature", hash.split_at(16).0).code(&v1, &keys),
+        "signature_malformed"
+    );
     // nobody's secret: the hash of the body alone
-    let bare = "1f0b9be0f8b2be0b3d4a5dd0a7fbc5f2d6d26fe46e2dc4f2cbca7e7b3b0cb9d4";
+    let bare = "b3fb5932dd4feadf4ae4da378b335f21dbc4550d583ae51bead3c8d9a4405619";
     assert_eq!(good.with("x-signature", bare).code(&v1, &keys), "signature_mismatch");
 }
 

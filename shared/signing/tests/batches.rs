@@ -1,14 +1,25 @@
 //! Several events in one request: taken apart by the byte, each with its own identity.
-#![expect(clippy::panic, reason = "test code")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "test code")]
 
 use http::HeaderMap;
 use jiff::Timestamp;
-use signing::{Element, Key, MAX_ELEMENTS, NotABatch, Request, Scheme, Secret, elements, verify};
+use signing::{
+    Element, Identity, Key, MAX_ELEMENTS, NotABatch, Request, Scheme, Secret, elements, verify,
+};
 
 fn scheme(rest: &str) -> Scheme {
     let json =
         format!(r#"{{"algorithm": "token", "signature": {{"from": "{{header:s}}"}}{rest}}}"#);
     Scheme::from_json(&json).unwrap_or_else(|problems| panic!("{json}: {problems}"))
+}
+
+/// What the request as a whole says of itself.
+fn judged(scheme: &Scheme, body: &[u8]) -> Identity {
+    let key = Key::parse(scheme, "k", &Secret::new("a-secret-that-is-shown")).unwrap();
+    let mut headers = HeaderMap::new();
+    headers.insert("s", "a-secret-that-is-shown".parse().unwrap());
+    let request = Request { method: "POST", url: "", headers: &headers, body, path_secret: None };
+    verify(scheme, &[key], &request, Timestamp::UNIX_EPOCH).unwrap().into_identity()
 }
 
 fn ids<'e>(elements: &'e [Element<'_>]) -> Vec<Option<&'e str>> {
@@ -39,12 +50,7 @@ fn every_element_is_an_exact_slice_of_the_body_with_an_identity_of_its_own() {
     assert_eq!(found[0].identity.occurred_at, Some("2026-01-01T00:00:00Z".parse().unwrap()));
     assert_eq!((&found[1].identity.event_type, &found[1].identity.delivery), (&None, &None));
 
-    let key = Key::parse(&scheme, "k", &Secret::new("a-secret-that-is-shown")).unwrap();
-    let mut headers = HeaderMap::new();
-    headers.insert("s", "a-secret-that-is-shown".parse().unwrap());
-    let request = Request { method: "POST", url: "", headers: &headers, body, path_secret: None };
-    let whole = verify(&scheme, &[key], &request, Timestamp::UNIX_EPOCH).unwrap();
-    let identity = whole.identity();
+    let identity = judged(&scheme, body);
     assert_eq!((identity.id.as_deref(), identity.delivery.as_deref()), (None, Some("WB1")));
 }
 
@@ -59,6 +65,11 @@ fn without_rules_of_their_own_elements_take_what_is_read_from_json() {
     assert_eq!(found[0].identity.version, Some(signing::Version::Number(3)));
     let first = &found[0].identity;
     assert_eq!((&first.event_type, &first.object_id, &first.object_type), (&None, &None, &None));
+
+    // and the request as a whole takes what is left, though its body could answer to the pointer
+    let whole = judged(&scheme, br#"{"id":"of nobody","v":1}"#);
+    assert_eq!((whole.id, whole.version), (None, None));
+    assert_eq!(whole.object_type.map(|hash| hash.len()), Some(64));
 }
 
 #[test]

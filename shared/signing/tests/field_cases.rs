@@ -670,6 +670,26 @@ fn nothing_that_holds_a_secret_prints_it() {
         printed,
         "Secret(..) Key { id: KeyId(\"name\"), .. } SigningKey(..) EndpointSecret(..)"
     );
+
+    let token = Scheme::from_json(
+        r#"{"algorithm": "token", "signature": {"from": ["{header:authorization}"]}, "config": {"x": "field-secret-3"}}"#,
+    )
+    .unwrap();
+    let key = Key::parse(&token, "name", &secret).unwrap();
+    let headers = headers(&[("authorization", TEXT1.into())]);
+    let request = Request {
+        method: "POST",
+        url: TEXT1,
+        headers: &headers,
+        body: B_ASCII,
+        path_secret: Some(TEXT1),
+    };
+    let now = Timestamp::from_second(T0).unwrap();
+    let verified = verify(&token, std::slice::from_ref(&key), &request, now).unwrap();
+    let refused = verify(&token, &[], &request, now).unwrap_err();
+    let printed =
+        format!("{key:?} {request:?} {:?} {refused:?} {refused} {token:?}", verified.key());
+    assert!(!printed.contains("field-secret"), "{printed}");
 }
 
 /// What we send, a stranger's verifier accepts: the fixture's signatures were made elsewhere.

@@ -56,7 +56,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A provider whose signatures need code; see [`crate::named`].
+/// A provider whose signatures need code; see `named`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verifier {
     /// Twilio: the address and the sorted form, or the address with a hash of the body.

@@ -7,14 +7,16 @@ use serde_json::Value;
 
 use super::algorithm::Proof;
 use super::handshake::handshakes;
+use super::names::{headers_of, rules, split};
 use super::published::{IdForm, check_url};
 use super::reader::Reader;
 use super::rules::{Whole, check};
+use super::spot::{Spot, lone, lone_text, template};
 use super::template::{header_name, header_names};
 use super::{
     About, Acknowledge, Algorithm, BodyRule, Clock, Encoding, IdentityRules, KeyEncoding,
-    KeyFormat, KeyLookup, Lookup, Names, Part, Problems, Scheme, Shape, SignatureFormat, Template,
-    Unit, Verifier, VersionKind,
+    KeyFormat, KeyLookup, Names, Part, Problems, Scheme, Shape, SignatureFormat, Template, Unit,
+    Verifier,
 };
 use crate::json::Pointer;
 
@@ -91,6 +93,7 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
             require,
             require_with,
             require_equal,
+            named_by: headers_of(&request),
             identity: IdentityRules { id_is_signed: request_signed, ..request },
             batch: batch.map(|pointer| {
                 (pointer, IdentityRules { id_is_signed: element_signed, ..element_rules })
@@ -130,30 +133,6 @@ fn proof(reader: &mut Reader<'_>) -> Option<Proof> {
     let algorithm = reader.choice("algorithm", &Algorithm::ALL).map(Proof::Algorithm);
     let verifier = reader.choice("verifier", &Verifier::ALL).map(Proof::Verifier);
     algorithm.or(verifier)
-}
-
-/// What belongs to the request, and what to each of its elements.
-fn split(
-    identity: IdentityRules,
-    element: Option<IdentityRules>,
-    is_batch: bool,
-) -> (IdentityRules, IdentityRules) {
-    match element {
-        Some(element) => (identity, element),
-        None if is_batch => {
-            let json = |part: &Part| matches!(part, Part::Json(_) | Part::EveryJson(_));
-            let reads_json = |template: &Template| template.parts().iter().any(json);
-            let plain = |part: &Part| matches!(part, Part::Literal(_) | Part::Config(_));
-            let only_json = |template: &Template| {
-                reads_json(template)
-                    && template.parts().iter().all(|part| json(part) || plain(part))
-            };
-            let delivery = identity.delivery.clone();
-            let request = identity.keep(|template| !reads_json(template));
-            (IdentityRules { delivery, ..request }, identity.keep(only_json))
-        }
-        None => (identity, IdentityRules::default()),
-    }
 }
 
 /// Reads something that must be there. A value that is there but wrong has its own problem already.
@@ -293,131 +272,6 @@ fn acknowledge(reader: &mut Reader<'_>) -> Acknowledge {
         reader.problem("content_type", "belongs to a body; remove it, or give `body`");
     }
     Acknowledge { status, body, content_type }
-}
-
-fn rules(reader: &mut Reader<'_>, spot: Spot) -> IdentityRules {
-    let kind =
-        |r: &mut Reader<'_>| r.choice("kind", &VersionKind::ALL).unwrap_or(VersionKind::Number);
-    IdentityRules {
-        id: lookup(reader, "id", spot),
-        id_is_signed: false,
-        delivery: lookup(reader, "delivery", spot),
-        event_type: lookup(reader, "type", spot),
-        object_type: lookup(reader, "object_type", spot),
-        object_id: lookup(reader, "object_id", spot),
-        version: reader.within("version", |version| {
-            (lookup_here(version, spot), kind(version), version.flag("trusted"))
-        }),
-        occurred_at: reader.within("occurred_at", |time| {
-            (lookup_here(time, spot), time.choice("unit", &Unit::ALL).unwrap_or(Unit::Rfc3339))
-        }),
-    }
-}
-
-/// A template, a list of them, or a table with `from`.
-fn lookup(reader: &mut Reader<'_>, key: &str, spot: Spot) -> Lookup {
-    if reader.is_table(key) {
-        return reader.within(key, |table| lookup_here(table, spot)).unwrap_or_default();
-    }
-    let texts = reader.texts(key);
-    Lookup { from: templates(reader, key, &texts, spot), before: None }
-}
-
-fn lookup_here(reader: &mut Reader<'_>, spot: Spot) -> Lookup {
-    let texts = reader.texts("from");
-    Lookup {
-        from: templates(reader, "from", &texts, spot),
-        before: reader.text("before").filter(|before| !before.is_empty()),
-    }
-}
-
-fn templates(reader: &mut Reader<'_>, key: &str, texts: &[String], spot: Spot) -> Vec<Template> {
-    texts.iter().map(|text| template(reader, key, text, spot)).collect()
-}
-
-/// Where a template stands, which decides what it may contain.
-#[derive(Clone, Copy, PartialEq)]
-enum Spot {
-    Signed,
-    Signature,
-    Timestamp,
-    Identity,
-    Element,
-    KeyId,
-}
-
-impl Spot {
-    fn allows(self, part: &Part) -> bool {
-        match part {
-            Part::Literal(_) | Part::Config(_) => {
-                matches!(self, Self::Signed | Self::Identity | Self::Element)
-            }
-            Part::Body
-            | Part::Timestamp
-            | Part::Method
-            | Part::Url(_)
-            | Part::PathQuery
-            | Part::SignedHeaders(_)
-            | Part::Secret => self == Self::Signed,
-            Part::BodySha256 | Part::Received | Part::Form(_) | Part::HasForm(_) => {
-                self == Self::Identity
-            }
-            Part::Pair(_) => self == Self::Timestamp,
-            Part::EveryJson(_) => matches!(self, Self::Signature | Self::Identity | Self::Element),
-            Part::PathSecret => self == Self::Signature,
-            Part::Header(_) => self != Self::Element,
-            Part::Json(_) => self != Self::KeyId,
-        }
-    }
-
-    fn allowed(self) -> &'static str {
-        match self {
-            Self::Signed => {
-                "{body}, {ts}, {method}, {url}, {url:hubspot}, {path-query}, {header:..}, {signed-headers:..}, {json:/..}, \
-                 {config:..} and {secret}"
-            }
-            Self::Signature => {
-                "exactly one {header:..}, {json:/..}, {json:/../*/..} or {path-secret}"
-            }
-            Self::Timestamp => "exactly one {header:..}, {pair:..} or {json:/..}",
-            Self::Identity => {
-                "{header:..}, {json:/..}, {form:..}, {has-form:..}, {body-sha256}, {received} and {config:..}"
-            }
-            Self::Element => "{json:/..} and {config:..}",
-            Self::KeyId => "exactly one {header:..}",
-        }
-    }
-}
-
-fn template(reader: &mut Reader<'_>, key: &str, text: &str, spot: Spot) -> Template {
-    match Template::parse(text) {
-        Ok(template) if template.parts().iter().all(|part| spot.allows(part)) => template,
-        Ok(_) => {
-            reader.problem(
-                key,
-                format!("has a part that makes no sense here; it may use {}", spot.allowed()),
-            );
-            Template::default()
-        }
-        Err(what) => {
-            reader.problem(key, what);
-            Template::default()
-        }
-    }
-}
-
-fn lone(reader: &mut Reader<'_>, key: &str, spot: Spot) -> Option<Part> {
-    let text = reader.text(key)?;
-    lone_text(reader, key, &text, spot)
-}
-
-fn lone_text(reader: &mut Reader<'_>, key: &str, text: &str, spot: Spot) -> Option<Part> {
-    match Template::parse(text).map(Template::lone) {
-        Ok(Some(part)) if spot.allows(&part) => return Some(part),
-        Ok(_) => reader.problem(key, format!("must be {}", spot.allowed())),
-        Err(what) => reader.problem(key, what),
-    }
-    None
 }
 
 fn headers(reader: &mut Reader<'_>, key: &str, names: &str) -> Option<Names> {
