@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use signing::{Scheme, Secret, SigningKey, sign};
 
 use crate::{
@@ -72,6 +73,14 @@ impl Event {
             "data": { "object": object },
         });
         Self::new(id, kind, body.to_string())
+    }
+
+    /// A request that carries several events. Its id is what the inbox calls it: the hash of its bytes.
+    pub fn request(events: &[Self]) -> Self {
+        let bodies: Vec<&[u8]> = events.iter().map(|event| event.body.as_ref()).collect();
+        let body = [&b"{\"events\":["[..], &bodies.join(&b", "[..]), b"]}"].concat();
+        let id = format!("sha256:{}", hex::encode(Sha256::digest(&body)));
+        Self::new(&id, "request", body)
     }
 
     /// The same with a header more.
@@ -143,6 +152,17 @@ impl Provider {
         let scheme = Scheme::from_value(own.clone())?;
         let (choice, secret) = (json!({ "own": own }), seed::text_of(source));
         Ok(Self { source: source.to_owned(), choice, scheme, secret })
+    }
+
+    /// Somebody who signs like Stripe and sends several events in one request: see [`Event::request`].
+    ///
+    /// # Errors
+    /// The scheme is no scheme.
+    pub fn batching(source: &str) -> Result<Self> {
+        let own = json!({ "like": "stripe", "batch": "/events" });
+        let scheme = Scheme::from_value(own.clone())?;
+        let secret = format!("whsec_{}", seed::text_of(source));
+        Ok(Self { source: source.to_owned(), choice: json!({ "own": own }), scheme, secret })
     }
 
     /// The same provider, signing with another secret.

@@ -172,6 +172,20 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.replay("mirrored", "evt_1").await?.good()?;
     api.until("mirrored", "evt_1", "processed").await?;
 
+    // Several in one request: small, middling and large.
+    let batched = Provider::batching("batched")?;
+    api.forward(&batched, "policy").await?;
+    let parts = |n: usize| (0..n).map(|n| seed::text_of(&n.to_string())).collect::<String>();
+    let event =
+        |id: &str, n| Event::new(id, "push", json!({ "id": id, "text": parts(n) }).to_string());
+    let events =
+        [("batched_1", 0), ("batched_2", 40), ("batched_3", 2000)].map(|(id, n)| event(id, n));
+    batched.send_until_accepted(host, &Event::request(&events)).await?;
+    for event in &events {
+        eventually("the request is split", async || api.story("batched", &event.id).await).await?;
+        api.until_delivered("batched", &event.id).await?;
+    }
+
     // Published by the team's own program: small and large, with a key and without.
     let text: String = (0..2000).map(|n| seed::text_of(&n.to_string())).collect();
     for (payload, key) in

@@ -1,4 +1,4 @@
-//! One try: open the body, plan, commit.
+//! One try: read the event, plan, commit; or split what is several events.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -7,14 +7,15 @@ use std::{
 
 use domain::{
     commit::{Commit, HELD, MAX_ROUNDS, Next},
-    event::Object,
+    event::{Object, Origin},
     inbox::{ChangeResult, Failure, Noted, Row, Status},
     message::InboundMessage,
     plan::{Change, Plan},
     ports::{Bodies, Finish, Inbox, Queue, Registry, State, StoreError, Stored},
 };
-use flow::body::{self, Opened};
+use flow::content::Content;
 use jiff::Timestamp;
+use runtime::telemetry::chain;
 
 use crate::{Worker, handlers::Event};
 
@@ -48,22 +49,16 @@ pub(crate) enum Ended {
     },
 }
 
-fn failed(code: &str, message: &str) -> Ended {
+pub(crate) fn failed(code: &str, message: &str) -> Ended {
     Ended::Failed { failure: Failure::new(code, message), is_permanent: false }
 }
 
-fn hopeless(code: &str, message: &str) -> Ended {
+pub(crate) fn hopeless(code: &str, message: &str) -> Ended {
     Ended::Failed { failure: Failure::new(code, message), is_permanent: true }
 }
 
 fn busy(message: &str) -> Ended {
     Ended::Waits { delay: None, reason: Failure::new("store_busy", message) }
-}
-
-/// The end of an attempt whose time is over. Whether a commit that was under way happened is seen when the row is next
-/// written: that write is conditional on a pending row.
-pub(crate) fn out_of_time() -> Ended {
-    failed("timed_out", "the attempt took longer than the function has time")
 }
 
 /// The end of an attempt in which the store did not do as it was asked.
@@ -88,46 +83,46 @@ where
     Q: Queue<InboundMessage>,
     N: Fn() -> Timestamp,
 {
-    /// Makes one attempt at a pending row.
-    pub(crate) async fn attempt(&self, row: &Row) -> Ended {
-        self.try_it(row).await.unwrap_or_else(|error| {
-            tracing::warn!(error = %runtime::telemetry::chain(&error), "an attempt met a store's error");
+    /// Makes one attempt at a pending row, which the message of this receipt brought.
+    pub(crate) async fn attempt(&self, row: &Row, receipt: &str) -> Ended {
+        self.try_it(row, receipt).await.unwrap_or_else(|error| {
+            tracing::warn!(error = %chain(&error), "an attempt met a store's error");
             unanswered(&error)
         })
     }
 
-    async fn try_it(&self, row: &Row) -> Stored<Ended> {
-        let body = match body::open(&row.new, self.inbox, self.bodies).await? {
-            Opened::Bytes(body) => body,
-            Opened::Missing => {
-                return Ok(hopeless(
-                    "payload_missing",
-                    "the event's body is gone from its place; fetch the event from the provider again",
-                ));
-            }
-            Opened::Corrupt => {
-                return Ok(hopeless(
-                    "payload_corrupt",
-                    "the stored body is not the one that was signed; fetch the event from the provider again",
-                ));
-            }
-            Opened::TooLarge => {
-                return Ok(hopeless("payload_too_large", "the stored body exceeds the size limit"));
-            }
+    async fn try_it(&self, row: &Row, receipt: &str) -> Stored<Ended> {
+        let content = match Content::of(&row.new, self.inbox, self.bodies).await? {
+            Ok(content) => content,
+            Err(unreadable) => return Ok(hopeless(unreadable.code(), &unreadable.to_string())),
         };
         let source = row.new.key.source();
-        let Some(source) = self.sources.of(source, (self.now)()).await? else {
+        let Some(feed) = self.sources.of(source, (self.now)()).await? else {
             return Ok(hopeless(
                 "source_missing",
                 "the source is not configured any more; add it again, then replay the event",
             ));
         };
+        // What a request said of several events was taken apart when it came; what we fetched is one event.
+        if row.new.parent.is_none() && row.new.origin != Origin::Reconcile {
+            match &feed.scheme {
+                Ok(scheme) if scheme.is_batch() => {
+                    return Box::pin(self.split(row, &content, scheme, receipt)).await;
+                }
+                Ok(_) => {}
+                // Perhaps an older version of this code beside a newer one of the source's.
+                Err(error) => {
+                    let why = format!("the source's scheme cannot be read: {}", chain(error));
+                    return Ok(failed("scheme_missing", &why));
+                }
+            }
+        }
         let current = match &row.new.object {
             Some(object) => self.state.object(row.new.key.source(), object).await?,
             None => None,
         };
-        let event = Event { row: &row.new, body: &body };
-        let plan = || (self.plan)(&source.handler, &event, current.as_ref());
+        let event = Event { row: &row.new, body: content.bytes() };
+        let plan = || (self.plan)(&feed.source.handler, &event, current.as_ref());
         // The panic hook has logged the place. What it said stays out of the row: it may quote the event.
         let Ok(plan) = catch_unwind(AssertUnwindSafe(plan)) else {
             return Ok(failed("handler_panicked", "the handler panicked; its place is in the log"));
@@ -198,7 +193,7 @@ where
     }
 
     /// Ends a row that changes nothing else.
-    async fn finish(
+    pub(crate) async fn finish(
         &self,
         row: &Row,
         status: Status,

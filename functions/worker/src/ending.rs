@@ -65,6 +65,7 @@ where
                     failure: Some(failure.clone()),
                     due_at,
                     next_action: next_attempt(attempts + 1, self.limits.attempts, next),
+                    split: None,
                 };
                 let noted = self.inbox.note(&row.claim(), &note).await?;
                 Ok((noted == Noted::Yes).then_some(Outcome::Retry { wait, failure }))
@@ -85,6 +86,7 @@ where
             failure: Some(reason.clone()),
             due_at,
             next_action: format!("the sweeper sends it again after {}", clock(due_at)),
+            split: None,
         };
         let noted = self.inbox.note(&row.claim(), &note).await?;
         Ok((noted == Noted::Yes).then_some(Outcome::Waits { until: due_at, reason }))
@@ -114,6 +116,7 @@ where
                 self.limits.attempts,
                 clock(now)
             ),
+            split: None,
         };
         Ok(self.inbox.note(&row.claim(), &note).await? == Noted::Yes)
     }

@@ -10,7 +10,8 @@
 //! refuse the message), let one event's failure or panic touch its neighbours, or do a handler's work outside the
 //! transaction.
 //!
-//! Reading order: this file; `attempt` is one try, from the body to the commit; `ending` writes down what became of it;
+//! Reading order: this file; `attempt` is one try, from the body to the commit; `split` is what is done with a request
+//! that carries several events; `ending` writes down what became of it;
 //! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS.
 
 mod attempt;
@@ -20,6 +21,7 @@ mod ending;
 pub mod handlers;
 mod payload;
 mod sources;
+mod split;
 mod telling;
 
 use std::{pin::pin, time::Duration};
@@ -34,7 +36,7 @@ use futures_util::future::{Either, select};
 use jiff::Timestamp;
 use runtime::telemetry::Metrics;
 
-pub use self::sources::Sources;
+pub use self::sources::{Feed, Sources};
 
 /// Most times that one message reads its row again because somebody else had moved it.
 const READS: u32 = 4;
@@ -209,12 +211,12 @@ where
                     if count_first && !self.count(row).await? {
                         continue;
                     }
-                    let attempt = pin!(self.attempt(row));
+                    let attempt = pin!(self.attempt(row, &message.receipt));
                     let ended = match select(attempt, &mut deadline).await {
                         Either::Left((ended, _)) => ended,
                         Either::Right(((), _)) => {
                             out_of_time = true;
-                            attempt::out_of_time()
+                            self.out_of_time(row).await?
                         }
                     };
                     if let Some(outcome) = self.conclude(row, ended, jitter).await? {

@@ -1,8 +1,8 @@
-//! What is done with each source's events, remembered for a while.
+//! What is done with each source's events, and how they are read, remembered for a while.
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -11,7 +11,18 @@ use domain::{
     ports::{Registry, Stored},
     source::Source,
 };
+use flow::scheme::{self, NoScheme};
 use jiff::Timestamp;
+use signing::Scheme;
+
+/// A source, ready to read its events.
+#[derive(Debug)]
+pub struct Feed {
+    /// Its configuration.
+    pub source: Source,
+    /// What its requests look like, if this version knows.
+    pub scheme: Result<Scheme, NoScheme>,
+}
 
 /// Sources as the registry had them. A change of a source is seen after `fresh` at the latest.
 #[derive(Debug)]
@@ -19,7 +30,7 @@ pub struct Sources<R> {
     registry: R,
     fresh: Duration,
     stale: Duration,
-    known: Mutex<BTreeMap<SourceName, (Timestamp, Source)>>,
+    known: Mutex<BTreeMap<SourceName, (Timestamp, Arc<Feed>)>>,
 }
 
 impl<R: Registry> Sources<R> {
@@ -29,25 +40,27 @@ impl<R: Registry> Sources<R> {
     }
 
     /// A source; `None` if there is none. That there is none is not remembered.
-    pub async fn of(&self, name: &SourceName, now: Timestamp) -> Stored<Option<Source>> {
+    pub async fn of(&self, name: &SourceName, now: Timestamp) -> Stored<Option<Arc<Feed>>> {
         let known = self.known().get(name).cloned();
         let younger = |than: Duration| {
             known.clone().filter(|(at, _)| at.saturating_add(than).is_ok_and(|until| now < until))
         };
-        if let Some((_, source)) = younger(self.fresh) {
-            return Ok(Some(source));
+        if let Some((_, feed)) = younger(self.fresh) {
+            return Ok(Some(feed));
         }
         match (self.registry.source(name).await, younger(self.stale)) {
             (Ok(Some(source)), _) => {
-                self.known().insert(name.clone(), (now, source.clone()));
-                Ok(Some(source))
+                let feed = Arc::new(Feed { scheme: scheme::of(&source.scheme), source });
+                self.known().insert(name.clone(), (now, Arc::clone(&feed)));
+                Ok(Some(feed))
             }
-            (Err(error), Some((_, source))) if error.is_transient() => Ok(Some(source)),
-            (answer, _) => answer,
+            (Ok(None), _) => Ok(None),
+            (Err(error), Some((_, feed))) if error.is_transient() => Ok(Some(feed)),
+            (Err(error), _) => Err(error),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<SourceName, (Timestamp, Source)>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<SourceName, (Timestamp, Arc<Feed>)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -109,7 +122,7 @@ mod tests {
     async fn a_source_that_was_not_there_is_asked_for_again() {
         let sources = known();
         let source = sources.registry.tables().sources.remove(&shop()).unwrap();
-        assert_eq!(sources.of(&shop(), at(0)).await.unwrap(), None);
+        assert!(sources.of(&shop(), at(0)).await.unwrap().is_none());
         sources.registry.tables().sources.insert(shop(), source);
         assert!(sources.of(&shop(), at(0)).await.unwrap().is_some());
     }

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use domain::{
     id::InboxKey,
-    inbox::{Applied, ChangeResult, NewRow, Row, Status},
+    inbox::{Applied, ChangeResult, NewRow, Row, Status, children},
     plan::Plan,
 };
 use jiff::Timestamp;
@@ -74,6 +74,9 @@ impl Outcome {
 
 /// How many changes ended in which way, such as `2 applied, 1 stale`.
 fn summary(results: &[ChangeResult]) -> String {
+    if let Some(children) = children(results) {
+        return format!("split into {children} events");
+    }
     let ways = [
         (Applied::Applied, "applied"),
         (Applied::Stale, "stale"),

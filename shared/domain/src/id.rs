@@ -206,6 +206,13 @@ impl InboxKey {
         Self { source, event_id: format!("sha256:{}", hex::encode(sha256)) }
     }
 
+    /// The key of an event that came in a request with others and has no id that can be used: what identifies it is its
+    /// place, counted from 0. The last colon ends the id of the request, whatever that holds.
+    pub fn of_element(parent: &Self, index: usize) -> Self {
+        let event_id = Self::hashed(format!("{}:{index}", parent.event_id).as_bytes());
+        Self { source: parent.source.clone(), event_id }
+    }
+
     /// The source.
     pub fn source(&self) -> &SourceName {
         &self.source
@@ -261,6 +268,15 @@ mod tests {
             let left = InboxKey::new(source("one"), &a).unwrap();
             let right = InboxKey::new(source(if other { "two" } else { "one" }), &b).unwrap();
             prop_assert_eq!(left.to_string() == right.to_string(), !other && a == b);
+        }
+
+        /// ING-missing-id
+        #[test]
+        fn places_in_requests_never_share_a_key(a in "\\PC{1,9}", b in "\\PC{1,9}", i in 0_usize..99, j in 0_usize..99) {
+            let of = |id: &str, index| InboxKey::of_element(&InboxKey::new("s".parse().unwrap(), id).unwrap(), index);
+            prop_assert_eq!(of(&a, i) == of(&b, j), a == b && i == j);
+            let longer = format!("{a}:{i}");
+            prop_assert!(of(&a, i) != of(&longer, j));
         }
 
         #[test]

@@ -121,6 +121,8 @@ pub struct Row {
     pub results: Vec<ChangeResult>,
     /// When this cycle began: received, or re-armed.
     pub armed_at: Timestamp,
+    /// Of a request with many events: so many, the first ones, are known in this cycle to have rows of their own.
+    pub split: u32,
 }
 
 impl Row {
@@ -138,6 +140,25 @@ pub struct ChangeResult {
     /// What became of it.
     pub result: Applied,
 }
+
+impl ChangeResult {
+    /// So many events of a request have rows of their own: put now, or there before.
+    pub fn children(count: usize, result: Applied) -> Self {
+        Self { what: format!("{CHILDREN} {count}"), result }
+    }
+}
+
+/// How many rows a request was split into, by its results.
+pub fn children(results: &[ChangeResult]) -> Option<u64> {
+    let counts = results.iter().filter_map(|result| {
+        let (name, count) = result.what.split_once(' ')?;
+        (name == CHILDREN).then(|| count.parse::<u64>().ok()).flatten()
+    });
+    counts.reduce(u64::saturating_add)
+}
+
+/// What the rows of a request's events are called in its results.
+const CHILDREN: &str = "children";
 
 /// The ways a change can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,6 +196,11 @@ impl Failure {
 }
 
 impl Row {
+    /// How many rows this one was split into, if it is a request with several events.
+    pub fn children(&self) -> Option<u64> {
+        children(&self.results)
+    }
+
     /// Why this row is parked when its attempts are used up although none of them parked it: the last left no trace.
     pub fn attempts_used_up(&self) -> Failure {
         let seen = self.last_error.as_ref();
@@ -393,6 +419,7 @@ mod tests {
             next_action: None,
             results: Vec::new(),
             armed_at: at(0),
+            split: 0,
         }
     }
 
@@ -469,6 +496,18 @@ mod tests {
         let at: Timestamp = "2026-03-01T12:00:04.001Z".parse().unwrap();
         assert_eq!(next_attempt(3, 12, at), "attempt 3 of 12 at 12:00:05Z");
         assert_eq!(clock("2026-03-01T12:00:05Z".parse().unwrap()), "12:00:05Z");
+    }
+
+    #[test]
+    fn a_request_says_how_many_rows_it_was_split_into() {
+        let mut row = row(Status::Processed, 0, None);
+        assert_eq!(row.children(), None);
+        row.results = vec![
+            ChangeResult { what: "object children 7".to_owned(), result: Applied::Applied },
+            ChangeResult::children(3, Applied::Applied),
+            ChangeResult::children(2, Applied::AlreadyEmitted),
+        ];
+        assert_eq!(row.children(), Some(5));
     }
 
     #[test]

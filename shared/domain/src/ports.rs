@@ -88,6 +88,15 @@ pub trait Inbox: Sync {
         now: Timestamp,
     ) -> impl Future<Output = Stored<Noted>> + Send;
 
+    /// A row that has had this status since before this time (parked, processed or ignored) becomes pending again. [`Noted::Moved`]: it is not so.
+    fn revive(
+        &self,
+        key: &InboxKey,
+        since: (Status, Timestamp),
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> impl Future<Output = Stored<Noted>> + Send;
+
     /// A row in any state but pending becomes pending again, because a person asked. [`Noted::Moved`]: it is pending.
     fn replay(
         &self,
@@ -124,6 +133,8 @@ pub struct AttemptNote {
     pub due_at: Timestamp,
     /// What will happen next and when, in plain words.
     pub next_action: String,
+    /// How far a request with many events was split; `None`: as far as before. See [`Row::split`].
+    pub split: Option<u32>,
 }
 
 /// How a row ends.

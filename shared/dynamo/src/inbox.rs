@@ -80,7 +80,7 @@ impl InboxTable {
             .set("due_at", ms(due_at))
             .set("pending_shard", keys::inbox_shard(key, self.shards))
             .count_up("cycle")
-            .clear(["dead_at", "dead_shard", "finished_at", "next_action", "expires_at"])
+            .clear(["dead_at", "dead_shard", "finished_at", "next_action", "expires_at", "split"])
     }
 
     /// Does what makes a row stay for longer than its body would. The condition of `change` leaves out rows with a body
@@ -145,6 +145,26 @@ impl Inbox for InboxTable {
         Ok(self.table().update(keys::event(key), &change).await?.noted())
     }
 
+    async fn revive(
+        &self,
+        key: &InboxKey,
+        (status, before): (Status, Timestamp),
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> Stored<Noted> {
+        let since = if status == Status::DeadLetter { "dead_at" } else { "finished_at" };
+        let change = self.armed(key, due_at, now).when(
+            &format!("#status = :was AND #{since} < :before"),
+            [("was", word(&status)), ("before", ms(before))],
+        );
+        let may = |old: &Item| {
+            let old = Reader(old);
+            let at_rest = old.word::<Status>("status")? == status;
+            Ok(at_rest && old.some(since, Reader::time)?.is_some_and(|at| at < before))
+        };
+        self.keep(key, change, may).await
+    }
+
     async fn replay(&self, key: &InboxKey, due_at: Timestamp, now: Timestamp) -> Stored<Noted> {
         let change =
             self.armed(key, due_at, now).when("attribute_exists(#pk) AND #status <> :status", []);
@@ -159,6 +179,9 @@ impl Inbox for InboxTable {
             .set("next_action", s(&note.next_action));
         if let Some(failure) = &note.failure {
             change = failed(change, failure);
+        }
+        if let Some(split) = note.split {
+            change = change.set("split", n(split));
         }
         let change = as_claimed(change, claim);
         Ok(self.table().update(keys::event(&claim.key), &change).await?.noted())

@@ -9,9 +9,9 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::{ObjectRef, Origin, Version},
     id::{InboxKey, MAX_PROVIDER_ID},
-    inbox::{Accepted, NewRow, Status},
+    inbox::{Accepted, NewRow, Noted, Status},
     message::InboundMessage,
-    ports::{Bodies, Inbox, Queue, StoreError, may_rearm},
+    ports::{Bodies, Inbox, Queue, StoreError, Stored, may_rearm},
 };
 use jiff::Timestamp;
 
@@ -123,6 +123,7 @@ impl<I: Inbox, Q: Queue<InboundMessage>, B: Bodies> Door<'_, I, Q, B> {
             return Err(AcceptError::TooLarge(incoming.body.len()));
         }
         let compressed = body::compress(incoming.body).map_err(AcceptError::Compress)?;
+        let revival = revival(&incoming, now);
         let row = row(incoming, &compressed, token, self.due_at(now), now);
         match row.body.place {
             Place::Inline(_) => Ok(()),
@@ -134,36 +135,65 @@ impl<I: Inbox, Q: Queue<InboundMessage>, B: Bodies> Door<'_, I, Q, B> {
         }
         .map_err(AcceptError::Body)?;
         let accepted = self.inbox.accept(&row).await.map_err(AcceptError::Row)?;
-        let follow_up = follow_up(accepted, row.origin);
-        if follow_up == FollowUp::RearmThenSend {
-            // Moved: somebody else re-armed it a moment ago. It is owed all the same.
-            let _ = self
-                .inbox
-                .rearm(&row.key, self.due_at(now), now)
-                .await
-                .map_err(AcceptError::Rearm)?;
-        }
+        let (is_owed, rearmed) = match accepted {
+            // A duplicate is sent again unless it is at rest: the first try may have died between row and message.
+            Accepted::New | Accepted::Duplicate { status: Status::Pending, .. } => (true, false),
+            Accepted::Duplicate { status, .. } => {
+                let revived = self.revive(&row.key, status, revival, now).await;
+                let revived = revived.map_err(AcceptError::Rearm)?;
+                (revived, revived)
+            }
+        };
         Ok(Entry {
             key: row.key,
             event_type: row.event_type,
             origin: row.origin,
             accepted,
-            rearmed: follow_up == FollowUp::RearmThenSend,
-            enqueued: match follow_up {
-                FollowUp::Nothing => Enqueued::NotNeeded,
-                FollowUp::Send | FollowUp::RearmThenSend => Enqueued::NotYet,
-            },
+            rearmed,
+            enqueued: if is_owed { Enqueued::NotYet } else { Enqueued::NotNeeded },
         })
+    }
+
+    /// Makes a row that is at rest pending again, if it is to be. Whether it is owed now.
+    async fn revive(
+        &self,
+        key: &InboxKey,
+        status: Status,
+        revival: Revival,
+        now: Timestamp,
+    ) -> Stored<bool> {
+        let since = match (status, revival) {
+            (Status::DeadLetter, Revival::Parked | Revival::OrProcessedBefore(_)) => {
+                // Moved: somebody else re-armed it a moment ago. It is owed all the same.
+                let _ = self.inbox.rearm(key, self.due_at(now), now).await?;
+                return Ok(true);
+            }
+            (Status::DeadLetter, Revival::ParkedBefore(before))
+            | (Status::Processed, Revival::OrProcessedBefore(before)) => (status, before),
+            _ => return Ok(false),
+        };
+        // Moved: too recent, or somebody else has revived it and tells of it.
+        Ok(self.inbox.revive(key, since, self.due_at(now), now).await? == Noted::Yes)
     }
 
     /// Tells the worker of an event, if something is owed. Failing is not an error: the row has a due time.
     pub async fn announce(&self, entry: &mut Entry) {
-        if entry.enqueued != Enqueued::NotYet {
+        self.announce_all(std::slice::from_mut(entry)).await;
+    }
+
+    /// Tells the worker of those events of which something is owed.
+    pub async fn announce_all(&self, entries: &mut [Entry]) {
+        let owed = entries.iter_mut().filter(|entry| entry.enqueued == Enqueued::NotYet);
+        let owed: Vec<&mut Entry> = owed.collect();
+        if owed.is_empty() {
             return;
         }
-        let message = InboundMessage(entry.key.clone());
-        let lost = self.queue.send(&[message], Duration::ZERO).await;
-        entry.enqueued = if lost.is_empty() { Enqueued::Sent } else { Enqueued::Failed };
+        let messages: Vec<_> = owed.iter().map(|entry| InboundMessage(entry.key.clone())).collect();
+        let lost = self.queue.send(&messages, Duration::ZERO).await;
+        for (position, entry) in owed.into_iter().enumerate() {
+            let is_lost = lost.contains(&position);
+            entry.enqueued = if is_lost { Enqueued::Failed } else { Enqueued::Sent };
+        }
     }
 
     fn due_at(&self, now: Timestamp) -> Timestamp {
@@ -171,22 +201,33 @@ impl<I: Inbox, Q: Queue<InboundMessage>, B: Bodies> Door<'_, I, Q, B> {
     }
 }
 
-/// What follows once the row is there.
+/// Which rows at rest an event makes pending again by coming once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FollowUp {
+enum Revival {
+    /// None.
     Nothing,
-    Send,
-    RearmThenSend,
+    /// Parked ones: the provider sends it again, after somebody has fixed the cause.
+    Parked,
+    /// Ones that were parked before somebody asked. An event of a request comes once more with every try to split the
+    /// request, and a try is nobody's asking.
+    ParkedBefore(Timestamp),
+    /// Parked ones, and ones that were processed a while ago: whoever sends a request with several events again
+    /// means those that are parked, and they are found by splitting it again.
+    OrProcessedBefore(Timestamp),
 }
 
-/// A duplicate is sent again unless it is finished: the first try may have died between the row and the message.
-fn follow_up(accepted: Accepted, origin: Origin) -> FollowUp {
-    match accepted {
-        Accepted::New | Accepted::Duplicate { status: Status::Pending, .. } => FollowUp::Send,
-        Accepted::Duplicate { status: Status::DeadLetter, .. } if may_rearm(origin) => {
-            FollowUp::RearmThenSend
+/// How long a request with several events is not split again because it came again. Splitting looks at each of its
+/// events, and a signed request can be repeated by anybody who has seen it, where the provider signs no time.
+const BETWEEN_SPLITS: Duration = Duration::from_secs(60);
+
+fn revival(incoming: &Incoming<'_>, now: Timestamp) -> Revival {
+    match &incoming.child {
+        _ if !may_rearm(incoming.origin) => Revival::Nothing,
+        Some(child) => Revival::ParkedBefore(child.asked_at),
+        None if incoming.is_batch => {
+            Revival::OrProcessedBefore(now.saturating_sub(BETWEEN_SPLITS).unwrap_or(Timestamp::MIN))
         }
-        Accepted::Duplicate { .. } => FollowUp::Nothing,
+        None => Revival::Parked,
     }
 }
 
@@ -210,7 +251,9 @@ fn row(
         ),
         body: StoredBody { sha256, length: incoming.body.len() as u64, place: Place::Beside },
         event_type: incoming.identity.event_type.map(bounded),
-        received_at: now,
+        // An event of a request came with it. Ids of outgoing events follow from this time: a request that is split again
+        // after its events are forgotten must not tell them under other ids.
+        received_at: incoming.child.as_ref().map_or(now, |child| child.received_at),
         due_at,
         headers: incoming.headers,
         occurred_at: incoming.identity.occurred_at,
@@ -224,7 +267,7 @@ fn row(
             .and(incoming.identity.id)
             .or(incoming.identity.delivery)
             .map(bounded),
-        parent: None,
+        parent: incoming.child.map(|child| child.parent),
     };
     row.body.place = body::place(compressed, body::room(&row));
     row
@@ -232,6 +275,9 @@ fn row(
 
 fn key(incoming: &Incoming<'_>, sha256: Sha256Hash) -> InboxKey {
     let source = || incoming.source.clone();
+    if let Some(child) = &incoming.child {
+        return child.key.clone();
+    }
     if let Some(content) = &incoming.content {
         return InboxKey::of_body(source(), content);
     }

@@ -8,12 +8,15 @@ use domain::{
     source::{Dedupe, Source},
 };
 use http::HeaderMap;
-use signing::{Identity, Verified};
+use jiff::Timestamp;
+use signing::{Identity, Request, Scheme, Verified};
+
+use crate::{content::ENCODING, element::Child, encoding};
 
 /// Headers that are kept with an event. Everything else may hold secrets or personal data, and is dropped here.
 const KEPT: [&str; 6] = [
     "content-type",
-    "content-encoding",
+    ENCODING,
     "stripe-account",
     "x-github-hook-id",
     "x-shopify-api-version",
@@ -23,8 +26,8 @@ const KEPT: [&str; 6] = [
 /// Longest value of a header that is kept, in bytes.
 const MAX_HEADER: usize = 256;
 
-/// An event on its way into the inbox. It can be made only of a request that was verified, or of what we fetched
-/// ourselves.
+/// An event on its way into the inbox. It can be made only of a request that was verified, of what we fetched ourselves,
+/// or of [a part](crate::element::elements) of a row that was made so.
 ///
 /// ```compile_fail
 /// let forged = flow::incoming::Incoming { origin: todo!() }; // private fields
@@ -40,6 +43,10 @@ pub struct Incoming<'a> {
     pub(crate) traceparent: Option<String>,
     /// The hash of what was signed, if that is what tells the event apart.
     pub(crate) content: Option<[u8; 32]>,
+    /// It is a request with several events, which the worker puts apart.
+    pub(crate) is_batch: bool,
+    /// It is one of the events of such a request.
+    pub(crate) child: Option<Child>,
 }
 
 /// An event that we fetched from the provider's API, over TLS and with our token.
@@ -63,7 +70,27 @@ impl<'a> Incoming<'a> {
             key_id: Some(verified.key().as_str().to_owned()),
             traceparent: traceparent(headers),
             identity: verified.into_identity(),
+            is_batch: false,
+            child: None,
         }
+    }
+
+    /// The same event, read as its scheme says. Of a request with several events only its bytes are its identity: the
+    /// names that stand in it are those of its events, and its own only tells one delivery from another. What a body that came encoded says of itself is read from what it
+    /// decodes to; the body stays as it was signed. One that cannot be decoded is the worker's to park.
+    #[must_use]
+    pub fn under(mut self, scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Self {
+        if let Some(encoding) = self.headers.get(ENCODING)
+            && let Ok(std::borrow::Cow::Owned(body)) = encoding::decode(Some(encoding), self.body)
+        {
+            self.identity = signing::identify(scheme, &Request { body: &body, ..*request }, now);
+        }
+        self.is_batch = scheme.is_batch();
+        if self.is_batch {
+            let own = self.identity.id.take();
+            self.identity.delivery = self.identity.delivery.or(own);
+        }
+        self
     }
 
     /// An event that we fetched.
@@ -77,6 +104,8 @@ impl<'a> Incoming<'a> {
             key_id: None,
             traceparent: None,
             content: None,
+            is_batch: false,
+            child: None,
         }
     }
 

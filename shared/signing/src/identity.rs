@@ -48,6 +48,12 @@ pub enum Version {
     Text(String),
 }
 
+/// What a request says of itself, whoever vouches for it: for one whose body had to be decoded after it was verified.
+#[must_use]
+pub fn identify(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Identity {
+    of_request(scheme, request, now)
+}
+
 /// What the whole request says.
 pub(crate) fn of_request(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Identity {
     let found = Found::look_up(scheme, &scheme.identity, Some((request, now)), request.body);

@@ -59,7 +59,7 @@ mod signature;
 mod verify;
 
 pub use element::{Element, MAX_ELEMENTS, NotABatch, elements};
-pub use identity::{Identity, Version};
+pub use identity::{Identity, Version, identify};
 pub use key::{Key, KeyError, KeyId, SigningKey, Weakness};
 pub use preset::preset_names;
 pub use rejected::{Class, Reason, Rejected};

@@ -34,7 +34,7 @@ use worker::{
 use crate::{
     ports::Broken,
     subscriber,
-    world::{LIMITS, RULES, SIGNING, Send, World, tenant},
+    world::{BATCHED, LIMITS, RULES, SIGNING, Send, World, tenant},
 };
 
 /// When the sweeper looks for an event that no message has brought to the worker.
@@ -81,7 +81,7 @@ pub(crate) fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process
     drop(sends);
     process("ingress", async move {
         if accept(world, send.fact).await {
-            world.accepted.borrow_mut().insert(send.fact);
+            world.accepted.borrow_mut().extend(world.sent_with(send.fact));
             let mut sends = world.sends.borrow_mut();
             if let Some(place) = next.and_then(|next| sends.iter().position(|send| *send == next)) {
                 sends.swap_remove(place);
@@ -92,29 +92,25 @@ pub(crate) fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process
 
 /// One request of the provider, from its signature to the answer. Whether the answer is 2xx.
 pub(crate) async fn accept(world: &World, fact: usize) -> bool {
-    let (fact, signing, now) = (&world.facts[fact], &*SIGNING, world.now());
-    let url = format!("https://hooks.example/webhooks/{}", fact.key.source());
+    let (signing, now, body) = (&*SIGNING, world.now(), world.request(fact));
+    let source: SourceName = world.facts[fact].key.source().clone();
+    let url = format!("https://hooks.example/webhooks/{source}");
     let outgoing = Outgoing {
         method: "POST",
         url: &url,
         headers: HeaderMap::new(),
         id: None,
         event_type: None,
-        body: &fact.body,
+        body: &body,
     };
     let headers = signing::sign::sign_as(&signing.scheme, &signing.signs, &outgoing, now).unwrap();
-    let request = Request {
-        method: "POST",
-        url: &url,
-        headers: &headers,
-        body: &fact.body,
-        path_secret: None,
-    };
+    let request =
+        Request { method: "POST", url: &url, headers: &headers, body: &body, path_secret: None };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
-    let scheme = SchemeChoice::Preset("stripe".to_owned());
+    let scheme = if source.as_str() == BATCHED { &signing.batched } else { &signing.scheme };
     let handler = Handler::Mirror { emit_to: None };
-    let source = Source::new(fact.key.source().clone(), scheme, handler, now);
-    let incoming = Incoming::verified(&source, verified, &headers);
+    let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
+    let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request, now);
     let store = &world.sim.store;
     let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
     let accepted = door.accept(incoming, world.name("token"), now).await;

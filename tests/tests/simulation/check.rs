@@ -14,7 +14,7 @@ use testkit::memory::Tables;
 
 use crate::{
     actors::credit,
-    world::{Fact, Nature, World, endpoint},
+    world::{BATCHED, Fact, Nature, World, endpoint},
 };
 
 /// What holds at every moment. Also remembers what the rows say was applied.
@@ -72,10 +72,28 @@ pub(crate) fn at_rest(world: &World) -> Vec<String> {
         }
         violations.extend(told(world, &tables, fact));
     }
+    violations.extend(requests(&tables));
     violations.extend(objects(world, &tables));
     violations.extend(operations(world, &tables));
     violations.extend(deliveries(world, &tables));
     violations
+}
+
+/// A request that carries several events was split, and says into how many rows. None of it is told itself.
+fn requests(tables: &Tables) -> Vec<String> {
+    let of_source = tables
+        .inbox
+        .values()
+        .map(|item| &item.row)
+        .filter(|row| row.new.key.source().as_str() == BATCHED && row.new.parent.is_none());
+    let wrong = |row: &&Row| {
+        row.status != Status::Processed
+            || row.children().is_none_or(|children| children == 0)
+            || row.results.iter().any(|result| result.what.starts_with("event "))
+    };
+    let tell =
+        |row: &Row| format!("the request {} is {} ({:?})", row.new.key, row.status, row.results);
+    of_source.filter(wrong).map(tell).collect()
 }
 
 /// How each event must have ended.

@@ -22,7 +22,7 @@ use flow::fanout::EndpointCache;
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use runtime::telemetry::Metrics;
-use serde_json::json;
+use serde_json::{Value, json};
 use signing::{Key, Scheme, Secret, SigningKey};
 use testkit::{
     chaos::{Chaos, Fault, When},
@@ -192,6 +192,8 @@ pub(crate) struct World {
 pub(crate) struct Signing {
     /// The scheme.
     pub(crate) scheme: Scheme,
+    /// The same of a provider that sends several events in one request.
+    pub(crate) batched: Scheme,
     /// The provider's.
     pub(crate) signs: SigningKey,
     /// Ours.
@@ -206,8 +208,16 @@ pub(crate) static SIGNING: LazyLock<Signing> = LazyLock::new(|| {
         signs: SigningKey::parse(&scheme, &secret).unwrap(),
         verifies: vec![Key::parse(&scheme, "k1", &secret).unwrap()],
         scheme,
+        batched: Scheme::from_value(batched()).unwrap(),
     }
 });
+
+/// The source whose requests carry several events.
+pub(crate) const BATCHED: &str = "batched";
+
+fn batched() -> Value {
+    json!({ "like": "stripe", "batch": "/events" })
+}
 
 impl World {
     /// A world in good weather, in which nothing has happened.
@@ -253,6 +263,25 @@ impl World {
         *world.sends.borrow_mut() = sends(&world, &mut rng);
         world.weather.set(weather);
         world
+    }
+
+    /// Which facts a request about one of them tells: itself, and of the source whose requests carry several, the later
+    /// ones too. So each of its requests is another one, and most events come in more than one.
+    pub(crate) fn sent_with(&self, fact: usize) -> impl Iterator<Item = usize> + '_ {
+        let source = self.facts[fact].key.source();
+        let is_batched = source.as_str() == BATCHED;
+        (fact..self.facts.len())
+            .filter(move |n| *n == fact || (is_batched && self.facts[*n].key.source() == source))
+    }
+
+    /// The bytes of that request.
+    pub(crate) fn request(&self, fact: usize) -> Vec<u8> {
+        if self.facts[fact].key.source().as_str() != BATCHED {
+            return self.facts[fact].body.clone();
+        }
+        let bodies = self.sent_with(fact).map(|n| self.facts[n].body.as_slice());
+        let bodies: Vec<_> = bodies.collect();
+        [&b"{\"events\":["[..], &bodies.join(&b", "[..]), b"]}"].concat()
     }
 
     /// The storm is over: whatever happens from now on works.
@@ -328,8 +357,12 @@ fn configure(store: &Store) {
     let mirror = Handler::Mirror { emit_to: Some(tenant()) };
     let forward = Handler::Forward { tenant: tenant(), types: vec!["order.*".parse().unwrap()] };
     let mut tables = store.tables();
-    for (name, handler) in [("mirror", mirror), ("forward", forward)] {
-        let scheme = SchemeChoice::Preset("stripe".to_owned());
+    let stripe = SchemeChoice::Preset("stripe".to_owned());
+    for (name, handler, scheme) in [
+        ("mirror", mirror, stripe.clone()),
+        ("forward", forward.clone(), stripe),
+        (BATCHED, forward, SchemeChoice::Own(batched())),
+    ] {
         let source = Source::new(name.parse().unwrap(), scheme, handler, long_ago);
         tables.sources.insert(source.name.clone(), source);
     }
@@ -407,6 +440,15 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
         let padding = if rng.random_bool(0.2) { PADDING } else { 0 };
         let id = format!("evt_f{n}");
         facts.push(fact("forward", &id, "order.paid", "or_1", n, padding, Nature::Good));
+    }
+    for n in 0..if rng.random_bool(0.5) { rng.random_range(1..=5) } else { 0 } {
+        let (id, padding) = (format!("evt_b{n}"), if rng.random_bool(0.2) { PADDING } else { 0 });
+        let (event_type, nature) = match rng.random_range(0..10) {
+            0 => ("refund.made", Nature::Unwanted),
+            1 => ("order.paid", Nature::Killer),
+            _ => ("order.paid", Nature::Good),
+        };
+        facts.push(fact(BATCHED, &id, event_type, "or_2", n, padding, nature));
     }
     if rng.random_bool(0.4) {
         facts.push(fact("forward", "evt_u", "refund.made", "re_1", 1, 0, Nature::Unwanted));

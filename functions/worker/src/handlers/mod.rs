@@ -11,7 +11,7 @@ pub mod mirror;
 use domain::{event::Object, inbox::NewRow, plan::Plan, source::Handler};
 use serde_json::json;
 
-/// A received event, with its bytes as they were signed.
+/// A received event, with its bytes as they were signed; those that came compressed, as they were before.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     /// What was accepted: source, id, type, object, version, times.

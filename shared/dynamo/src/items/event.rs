@@ -83,6 +83,7 @@ pub(crate) fn read(item: &Item) -> Stored<Row> {
         next_action: item.some_text("next_action")?,
         results: item.some("results", Reader::json)?.unwrap_or_default(),
         armed_at: item.some("armed_at", Reader::time)?.unwrap_or(new.received_at),
+        split: item.some("split", Reader::number)?.unwrap_or_default(),
         new,
     })
 }

@@ -129,7 +129,7 @@ impl World {
         let row = self.row();
         let claim = Claim { key: row.new.key, cycle: row.cycle };
         let noted = finish(self.store.park(&claim, 12, &Failure::new("handler_failed", "no"), now));
-        assert_eq!(noted.unwrap(), domain::inbox::Noted::Yes);
+        assert_eq!(noted.unwrap(), Noted::Yes);
     }
 
     fn end(&self, status: Status, now: Timestamp) {
@@ -137,7 +137,7 @@ impl World {
         let claim = Claim { key: row.new.key, cycle: row.cycle };
         let expires_at = now.saturating_add(Duration::from_hours(24)).unwrap();
         let end = Finish { status, results: Vec::new(), reason: None, now, expires_at };
-        assert_eq!(finish(self.store.finish(&claim, &end)).unwrap(), domain::inbox::Noted::Yes);
+        assert_eq!(finish(self.store.finish(&claim, &end)).unwrap(), Noted::Yes);
     }
 }
 

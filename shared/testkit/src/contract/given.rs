@@ -78,7 +78,7 @@ pub(super) fn failure() -> Failure {
 
 pub(super) fn note(attempts: u32, due_at: Timestamp) -> AttemptNote {
     let next_action = "try again".to_owned();
-    AttemptNote { attempts, failure: Some(failure()), due_at, next_action }
+    AttemptNote { attempts, failure: Some(failure()), due_at, next_action, split: None }
 }
 
 /// Processed at `now`, to go after 35 days.

@@ -4,7 +4,7 @@ use domain::{
     body::{Place, Sha256Hash},
     event::Origin,
     inbox::{Accepted, ChangeResult, NewRow, Noted, Status},
-    ports::{Finish, Inbox as _},
+    ports::{AttemptNote, Finish, Inbox as _},
 };
 use futures_util::future::join_all;
 
@@ -28,8 +28,10 @@ pub async fn inbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         bodies_beside_a_row_are_told_apart_by_their_hash,
         only_a_parked_row_is_rearmed,
         any_row_but_a_pending_one_is_replayed,
+        only_a_row_that_has_been_at_rest_for_long_enough_is_revived,
         a_noted_attempt_is_counted_and_moves_the_due_time,
         an_attempt_about_to_be_tried_keeps_the_last_error,
+        how_far_a_request_was_split_is_known_until_it_is_armed_again,
         a_parked_row_waits_with_its_reason,
         a_finished_row_keeps_its_results,
         an_ignored_row_keeps_its_reason,
@@ -222,6 +224,51 @@ async fn any_row_but_a_pending_one_is_replayed(on: &impl Tables) -> Kept {
     Ok(())
 }
 
+async fn only_a_row_that_has_been_at_rest_for_long_enough_is_revived(on: &impl Tables) -> Kept {
+    use Status::{DeadLetter, Processed};
+    let inbox = on.inbox();
+    let new = row("evt_1", "t", b"{}");
+    let revive = async |since| inbox.revive(&new.key, since, at(200), at(190)).await;
+    assert_eq!(revive((Processed, at(99))).await?, Noted::Moved);
+    assert_eq!(inbox.accept(&new).await?, Accepted::New);
+    assert_eq!(revive((Processed, at(99))).await?, Noted::Moved);
+    assert_eq!(inbox.finish(&claim("evt_1", 0), &processed(at(50))).await?, Noted::Yes);
+    let before = read(on, "evt_1").await?;
+    for (status, time) in [(Processed, 50), (Processed, 49), (DeadLetter, 99)] {
+        assert_eq!(revive((status, at(time))).await?, Noted::Moved);
+    }
+    assert_eq!(read(on, "evt_1").await?, before);
+    assert_eq!(revive((Processed, at(51))).await?, Noted::Yes);
+    let row = read(on, "evt_1").await?;
+    assert_eq!((row.status, row.attempts, row.cycle), (Status::Pending, 0, 1));
+    assert_eq!((row.due_at, row.finished_at, row.armed_at), (Some(at(200)), None, at(190)));
+    // It is owed, so it does not go.
+    assert_eq!(
+        inbox.accept(&NewRow { received_at: at(400 * DAY), ..new.clone() }).await?,
+        Accepted::New
+    );
+
+    assert_eq!(inbox.park(&claim("evt_1", 1), 1, &failure(), at(300)).await?, Noted::Yes);
+    assert_eq!(revive((DeadLetter, at(300))).await?, Noted::Moved);
+    assert_eq!(revive((Processed, at(999))).await?, Noted::Moved);
+    assert_eq!(revive((DeadLetter, at(301))).await?, Noted::Yes);
+    let row = read(on, "evt_1").await?;
+    assert_eq!((row.status, row.cycle, row.dead_at), (Status::Pending, 2, None));
+
+    // A body beside the row does not keep it from that, and stays as long as it is owed.
+    let mut beside = self::row("evt_2", "t", b"body");
+    beside.body.place = Place::Beside;
+    inbox.put_beside(&beside, b"body").await?;
+    assert_eq!(inbox.accept(&beside).await?, Accepted::New);
+    assert_eq!(inbox.finish(&claim("evt_2", 0), &processed(at(50))).await?, Noted::Yes);
+    let revived = inbox.revive(&beside.key, (Processed, at(50)), at(200), at(190)).await?;
+    assert_eq!(revived, Noted::Moved);
+    let revived = inbox.revive(&beside.key, (Processed, at(51)), at(200), at(190)).await?;
+    assert_eq!(revived, Noted::Yes);
+    assert_eq!(inbox.beside(&beside).await?.as_deref(), Some(&b"body"[..]));
+    Ok(())
+}
+
 async fn a_noted_attempt_is_counted_and_moves_the_due_time(on: &impl Tables) -> Kept {
     let inbox = on.inbox();
     assert_eq!(inbox.note(&claim("evt_1", 0), &note(1, at(300))).await?, Noted::Moved);
@@ -241,10 +288,24 @@ async fn a_noted_attempt_is_counted_and_moves_the_due_time(on: &impl Tables) -> 
 async fn an_attempt_about_to_be_tried_keeps_the_last_error(on: &impl Tables) -> Kept {
     accepted(on, "evt_1").await?;
     assert_eq!(on.inbox().note(&claim("evt_1", 0), &note(1, at(300))).await?, Noted::Yes);
-    let trying = domain::ports::AttemptNote { failure: None, ..note(2, at(400)) };
+    let trying = AttemptNote { failure: None, ..note(2, at(400)) };
     assert_eq!(on.inbox().note(&claim("evt_1", 0), &trying).await?, Noted::Yes);
     let row = read(on, "evt_1").await?;
     assert_eq!((row.attempts, row.last_error), (2, Some(failure())));
+    Ok(())
+}
+
+async fn how_far_a_request_was_split_is_known_until_it_is_armed_again(on: &impl Tables) -> Kept {
+    let new = accepted(on, "evt_1").await?;
+    assert_eq!(read(on, "evt_1").await?.split, 0);
+    let split = AttemptNote { failure: None, split: Some(250), ..note(0, at(300)) };
+    assert_eq!(on.inbox().note(&claim("evt_1", 0), &split).await?, Noted::Yes);
+    assert_eq!(on.inbox().note(&claim("evt_1", 0), &note(1, at(300))).await?, Noted::Yes);
+    assert_eq!(read(on, "evt_1").await?.split, 250);
+    assert_eq!(on.inbox().park(&claim("evt_1", 0), 12, &failure(), at(310)).await?, Noted::Yes);
+    assert_eq!(read(on, "evt_1").await?.split, 250);
+    assert_eq!(on.inbox().rearm(&new.key, at(400), at(320)).await?, Noted::Yes);
+    assert_eq!(read(on, "evt_1").await?.split, 0);
     Ok(())
 }
 

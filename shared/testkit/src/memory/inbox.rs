@@ -23,6 +23,7 @@ fn fresh(new: &NewRow) -> Row {
         next_action: None,
         results: Vec::new(),
         armed_at: new.received_at,
+        split: 0,
     }
 }
 
@@ -46,7 +47,7 @@ fn arm(item: &mut InboxItem, due_at: Timestamp, now: Timestamp) {
     let row = &mut item.row;
     (row.status, row.attempts, row.cycle, row.sweeps) = (Status::Pending, 0, row.cycle + 1, 0);
     (row.due_at, row.dead_at, row.finished_at) = (Some(due_at), None, None);
-    row.armed_at = now;
+    (row.armed_at, row.split) = (now, 0);
 }
 
 pub(super) fn finish(item: &mut InboxItem, finish: &Finish) {
@@ -108,6 +109,26 @@ impl Inbox for Store {
         .await
     }
 
+    async fn revive(
+        &self,
+        key: &InboxKey,
+        (status, before): (Status, Timestamp),
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> Stored<Noted> {
+        self.call("inbox.revive", |tables| match tables.inbox.get_mut(key) {
+            Some(item)
+                if item.row.status == status
+                    && item.row.dead_at.or(item.row.finished_at).is_some_and(|at| at < before) =>
+            {
+                arm(item, due_at, now);
+                Noted::Yes
+            }
+            _ => Noted::Moved,
+        })
+        .await
+    }
+
     async fn replay(&self, key: &InboxKey, due_at: Timestamp, now: Timestamp) -> Stored<Noted> {
         self.call("inbox.replay", |tables| match tables.inbox.get_mut(key) {
             Some(item) if item.row.status != Status::Pending => {
@@ -126,6 +147,7 @@ impl Inbox for Store {
                 row.attempts = note.attempts;
                 row.due_at = Some(note.due_at);
                 row.next_action = Some(note.next_action.clone());
+                row.split = note.split.unwrap_or(row.split);
                 if note.failure.is_some() {
                     row.last_error.clone_from(&note.failure);
                 }
