@@ -25,12 +25,19 @@ impl Problems {
 }
 
 impl fmt::Display for Problem {
+    /// One line that a terminal can show: what was written in the scheme is repeated, so control characters are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.at.is_empty() {
-            f.write_str(&self.what)
-        } else {
-            write!(f, "{}: {}", self.at, self.what)
+        let colon = if self.at.is_empty() { "" } else { ": " };
+        for part in [self.at.as_str(), colon, self.what.as_str()] {
+            for shown in part.chars() {
+                if shown.is_control() {
+                    write!(f, "{}", shown.escape_debug())?;
+                } else {
+                    write!(f, "{shown}")?;
+                }
+            }
         }
+        Ok(())
     }
 }
 
@@ -57,6 +64,12 @@ impl<'p> Reader<'p> {
 
     pub(super) fn problem(&mut self, key: &str, what: impl Into<String>) {
         self.problems.push(Problem { at: path(&self.at, key), what: what.into() });
+    }
+
+    /// Whether something is wrong with the value already.
+    pub(super) fn is_wrong(&self, key: &str) -> bool {
+        let at = path(&self.at, key);
+        self.problems.iter().any(|problem| problem.at == at)
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
@@ -141,6 +154,33 @@ impl<'p> Reader<'p> {
                 None
             }
         }
+    }
+
+    /// A list of tables.
+    pub(super) fn tables(&mut self, key: &str) -> Vec<Map<String, Value>> {
+        let tables = match self.take(key) {
+            None => return Vec::new(),
+            Some(Value::Array(values)) => values
+                .into_iter()
+                .map(|value| if let Value::Object(table) = value { Some(table) } else { None })
+                .collect(),
+            Some(_) => None,
+        };
+        tables.unwrap_or_else(|| {
+            self.problem(key, "must be a list of tables");
+            Vec::new()
+        })
+    }
+
+    /// The status of an answer that means success.
+    pub(super) fn status(&mut self, key: &str) -> Option<u16> {
+        let value = self.take(key)?;
+        let status = value.as_u64().and_then(|status| u16::try_from(status).ok());
+        let status = status.filter(|status| (200..300).contains(status));
+        if status.is_none() {
+            self.problem(key, "must be a number from 200 to 299");
+        }
+        status
     }
 
     /// A table of texts.
