@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
     library::Call,
@@ -63,7 +63,10 @@ impl Change {
                 Place::Header(name) => {
                     let value = call.headers.get_mut(name).context("a signature")?;
                     let middle = value.len() / 2;
-                    alter(value, middle)?;
+                    // Base64 has other signs too.
+                    let rest = value.bytes().skip(middle);
+                    let next = rest.take_while(|byte| !byte.is_ascii_alphanumeric()).count();
+                    alter(value, middle + next)?;
                 }
                 Place::Body(before) => alter(&mut call.body, after(&good.body, before)?)?,
             },
@@ -114,15 +117,15 @@ fn alter_last(call: &mut Call, header: &str) -> Result<()> {
 
 /// Replaces an ASCII letter or digit by another of its kind, so that the text keeps its form.
 fn alter(text: &mut String, at: usize) -> Result<()> {
-    let old = text.get(at..=at).with_context(|| format!("{text} ends before {at}"))?;
-    let new = match old {
-        "0" => "1",
-        "1"..="9" => "0",
-        "a" => "b",
-        "b"..="z" => "a",
-        "A" => "B",
-        "B"..="Z" => "A",
-        _ => "0",
+    let old = text.as_bytes().get(at).copied();
+    let new = match old.with_context(|| format!("{text} ends before {at}"))? {
+        b'0' => "1",
+        b'1'..=b'9' => "0",
+        b'a' => "b",
+        b'b'..=b'z' => "a",
+        b'A' => "B",
+        b'B'..=b'Z' => "A",
+        other => bail!("{text} has {} at {at}", char::from(other)),
     };
     text.replace_range(at..=at, new);
     Ok(())
