@@ -148,6 +148,11 @@ pub(crate) fn is_json(body: &[u8]) -> bool {
     text(body).is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
+/// Whether the body is one whole JSON object.
+pub(crate) fn is_object(body: &[u8]) -> bool {
+    text(body).is_some_and(|text| text.trim_start().starts_with('{')) && is_json(body)
+}
+
 fn text(body: &[u8]) -> Option<&str> {
     std::str::from_utf8(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body)).ok()
 }

@@ -11,7 +11,7 @@
 //! algorithm = "hmac-sha256"       # one of the table below; or `verifier`, never both
 //! signed = "{ts}.{body}"          # the content that is signed: literal text and parts, see below
 //! body_unsigned = false           # true admits that the signature leaves out the body or a part of it
-//! body = "any"                    # any, nonempty, json: what else is refused as malformed
+//! body = "any"                    # any, nonempty, json, object (a JSON object): what else is refused as malformed
 //! require = ["x-topic|topic"]     # headers that must be there; `|` separates alternatives, the first present counts
 //! require_with = { "topic" = "x-id" }     # if the first is there, the second must be
 //! require_equal = { "x-version" = "1" }
@@ -82,6 +82,7 @@
 
 mod algorithm;
 mod form;
+mod handshake;
 mod published;
 mod read;
 mod reader;
@@ -93,7 +94,7 @@ use std::fmt;
 
 use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub(crate) use algorithm::Proof;
 pub use algorithm::{Algorithm, Trust, Verifier};
@@ -101,6 +102,10 @@ pub use form::Acknowledge;
 pub(crate) use form::{
     BodyRule, Clock, Encoding, IdentityRules, KeyEncoding, KeyFormat, Lookup, Names, Shape,
     SignatureFormat, Unit, VersionKind,
+};
+pub use handshake::Handshake;
+pub(crate) use handshake::{
+    Condition, Confirm, Content, Fixed, Member, Piece, Place, ReplyForm, Shown,
 };
 pub use published::KeyLookup;
 pub use reader::{Problem, Problems};
@@ -133,7 +138,7 @@ pub struct Scheme {
     pub(crate) config: BTreeMap<String, String>,
     pub(crate) sample: Vec<(HeaderName, String)>,
     acknowledge: Acknowledge,
-    pub(crate) handshakes: Vec<Map<String, Value>>,
+    pub(crate) handshakes: Vec<Handshake>,
 }
 
 /// What a person should know of a scheme.
@@ -254,7 +259,36 @@ impl Scheme {
     /// hash of the signed content as a second key.
     #[must_use]
     pub fn signs_id(&self) -> bool {
-        self.identity.id_is_signed
+        self.of_events().id_is_signed
+    }
+
+    /// Whether the provider gives its events an id. If not, a hash stands in for it.
+    #[must_use]
+    pub fn has_id(&self) -> bool {
+        !self.of_events().id.from.is_empty()
+    }
+
+    fn of_events(&self) -> &IdentityRules {
+        self.batch.as_ref().map_or(&self.identity, |(_, element)| element)
+    }
+
+    /// The requests that are no events; [`crate::handshake::answer`] answers them.
+    pub fn handshakes(&self) -> impl Iterator<Item = &Handshake> {
+        self.handshakes.iter()
+    }
+
+    /// Whether a handshake brings the secret, so that a source starts without one and waits.
+    #[must_use]
+    pub fn learns_its_secret(&self) -> bool {
+        self.handshakes.iter().any(|handshake| handshake.learn.is_some())
+    }
+
+    /// Ids of secrets that only serve handshakes. They never verify an event.
+    pub fn secrets_of_handshakes(&self) -> impl Iterator<Item = &str> {
+        self.handshakes.iter().filter_map(|handshake| match &handshake.proof {
+            Shown::Token { secret, .. } => Some(secret.as_str()),
+            _ => None,
+        })
     }
 
     /// How many seconds a request may be old; `None` where the provider signs no time, so that only deduplication stands
@@ -287,11 +321,7 @@ impl Scheme {
 
     /// Whether a key only serves handshakes, so that it never verifies an event.
     pub(crate) fn is_of_handshakes(&self, key: &KeyId) -> bool {
-        let named = |handshake: &Map<String, Value>| {
-            let secret = handshake.get("proof").and_then(|proof| proof.get("secret"));
-            secret.and_then(Value::as_str) == Some(key.as_str())
-        };
-        self.handshakes.iter().any(named)
+        self.secrets_of_handshakes().any(|secret| secret == key.as_str())
     }
 
     /// Whether the nth place of a signature only counts with the nth key.

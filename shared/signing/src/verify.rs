@@ -77,7 +77,12 @@ pub fn verify<'a>(
         Proof::Verifier(verifier) => named::verify(verifier, scheme, keys, request, now)?,
         Proof::Algorithm(algorithm) => by_algorithm(algorithm, scheme, keys, request, now)?,
     };
-    if scheme.body == BodyRule::Json && !json::is_json(request.body) {
+    let is_right = match scheme.body {
+        BodyRule::Any | BodyRule::NonEmpty => true,
+        BodyRule::Json => json::is_json(request.body),
+        BodyRule::Object => json::is_object(request.body),
+    };
+    if !is_right {
         return Err(Reason::BodyNotJson.into());
     }
     Ok(Verified {

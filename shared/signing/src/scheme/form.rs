@@ -107,11 +107,17 @@ pub(crate) enum BodyRule {
     Any,
     NonEmpty,
     Json,
+    /// A JSON object.
+    Object,
 }
 
 impl BodyRule {
-    pub(crate) const ALL: [(&'static str, Self); 3] =
-        [("any", Self::Any), ("nonempty", Self::NonEmpty), ("json", Self::Json)];
+    pub(crate) const ALL: [(&'static str, Self); 4] = [
+        ("any", Self::Any),
+        ("nonempty", Self::NonEmpty),
+        ("json", Self::Json),
+        ("object", Self::Object),
+    ];
 }
 
 /// What a provider takes for "received".

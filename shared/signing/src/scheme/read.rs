@@ -6,6 +6,7 @@ use http::HeaderName;
 use serde_json::Value;
 
 use super::algorithm::Proof;
+use super::handshake::handshakes;
 use super::published::{IdForm, check_url};
 use super::reader::Reader;
 use super::rules::{Whole, check};
@@ -57,7 +58,8 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
     let element = reader.within("element", |r| rules(r, Spot::Element));
     let config: BTreeMap<String, String> = reader.texts_by_name("config").into_iter().collect();
     let acknowledge = reader.within("acknowledge", acknowledge).unwrap_or_default();
-    let handshakes = reader.tables("handshake");
+    // whatever a handshake signs has no brace
+    let handshakes = handshakes(&mut reader, body == BodyRule::Object, proof);
     let whole = Whole {
         written,
         proof,
