@@ -82,7 +82,7 @@ pub(crate) fn verify(
         Verifier::Plaid => plaid::verify(&ask),
         Verifier::JwtBodyHash => jwt_body_hash::verify(&ask),
     }?;
-    let identity = found.fill(identity::of_request(scheme, request));
+    let identity = found.fill(identity::of_request(scheme, request, now));
     Ok(Match { key, signed: Some(signed), identity: Some(identity) })
 }
 
