@@ -253,7 +253,11 @@ fn signature(reader: &mut Reader<'_>) -> Option<SignatureFormat> {
 
 /// Where signatures stand: one place of any kind, or several headers.
 fn places(reader: &mut Reader<'_>, key: &str) -> Vec<Part> {
+    let is_there = reader.has(key);
     let texts = reader.texts(key);
+    if texts.is_empty() && is_there && !reader.is_wrong(key) {
+        reader.problem(key, "must be at least one {header:..}");
+    }
     if texts.len() > MOST_PLACES {
         reader.problem(key, format!("has more than {MOST_PLACES} places"));
     }

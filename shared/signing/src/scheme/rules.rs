@@ -217,8 +217,8 @@ fn places(reader: &mut Reader<'_>, whole: &Whole<'_>) {
     if signature.from.contains(&Part::PathSecret) && is_pairs {
         reader.problem("signature.pairs", "an address has no pairs; remove it");
     }
-    let in_body = |part: &Part| matches!(part, Part::Json(_));
-    if algorithm.signs() && whole.signs(&Part::Body) && signature.from.iter().any(in_body) {
+    let in_body = matches!(signature.from.as_slice(), [Part::Json(_)]);
+    if algorithm.signs() && whole.signs(&Part::Body) && in_body {
         reader.problem("signature.from", "stands inside the body that it signs, which no sender can make; sign parts of the body with `body_unsigned = true`");
     }
 }
