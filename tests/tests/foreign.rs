@@ -11,6 +11,8 @@
 mod change;
 #[path = "foreign/library.rs"]
 mod library;
+#[path = "foreign/parties.rs"]
+mod parties;
 #[path = "foreign/party.rs"]
 mod party;
 
@@ -162,7 +164,7 @@ macro_rules! parties {
         /// L14, L17
         #[tokio::test]
         async fn $name() -> anyhow::Result<()> {
-            crate::is_believed(&crate::party::$party).await
+            crate::is_believed(&crate::parties::$party).await
         }
     )+};
 }
