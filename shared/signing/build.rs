@@ -23,7 +23,10 @@ fn main() -> io::Result<()> {
         let _ = writeln!(list, "    ({name:?}, include_str!({path:?})),");
     }
     list.push(']');
-    #[expect(clippy::disallowed_methods, reason = "this is how cargo tells a build script where to write")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is how cargo tells a build script where to write"
+    )]
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets OUT_DIR"))?;
     fs::write(Path::new(&out).join("presets.rs"), list)
 }

@@ -38,7 +38,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Complaint> {
     print::either(args.json, out, &value, |out| {
         let head = ["name", "provider", "trust", "id", "replay", "events", "handshake", "facts"];
         print::table(out, &head, schemes.iter().map(row).collect())?;
-        writeln!(out, "\nfacts: S the provider's library was run, D its documentation, T third-party text, M unconfirmed")
+        writeln!(
+            out,
+            "\nfacts: S the provider's library was run, D its documentation, T third-party text, M unconfirmed"
+        )
     })
 }
 
@@ -51,6 +54,7 @@ fn row(scheme: &Scheme) -> Vec<String> {
         id(scheme).to_owned(),
         match scheme.tolerance_seconds() {
             Some(seconds) => format!("{seconds} s"),
+            None if scheme.counts_every_request() => "-".to_owned(),
             None => "dedupe".to_owned(),
         },
         if scheme.is_batch() { "many" } else { "one" }.to_owned(),
@@ -62,6 +66,7 @@ fn row(scheme: &Scheme) -> Vec<String> {
 /// Whether a replay can carry another id.
 fn id(scheme: &Scheme) -> &'static str {
     match (scheme.has_id(), scheme.signs_id()) {
+        _ if scheme.counts_every_request() => "every",
         (false, _) => "none",
         (true, true) => "signed",
         (true, false) => "unsigned",
@@ -86,14 +91,19 @@ fn one(out: &mut dyn Write, scheme: &Scheme) -> std::io::Result<()> {
     }
     writeln!(out, "  trust      {}", scheme.trust())?;
     let id = match id(scheme) {
+        "every" => "none: the same bytes come for every change, so each request counts",
         "none" => "none; a hash of the body stands in for it",
         "signed" => "signed",
         _ => "not signed: a replay can carry another one, so a source may deduplicate by content",
     };
     writeln!(out, "  id         {id}")?;
     match scheme.tolerance_seconds() {
-        Some(seconds) => writeln!(out, "  replay     refused when older than {seconds} s, and deduplicated")?,
-        None => writeln!(out, "  replay     no age is refused: only deduplication stands against it")?,
+        Some(seconds) => {
+            writeln!(out, "  replay     refused when older than {seconds} s, and deduplicated")?;
+        }
+        None => {
+            writeln!(out, "  replay     no age is refused: only deduplication stands against it")?;
+        }
     }
     if scheme.is_batch() {
         writeln!(out, "  events     many in one request")?;
@@ -109,7 +119,8 @@ fn one(out: &mut dyn Write, scheme: &Scheme) -> std::io::Result<()> {
         writeln!(out, "  config     needs {}", missing.join(", "))?;
     }
     let acknowledge = scheme.acknowledge();
-    writeln!(out, "  answer     {} {}", acknowledge.status, printable(&acknowledge.body))
+    let line = format!("  answer     {} {}", acknowledge.status, printable(&acknowledge.body));
+    writeln!(out, "{}", line.trim_end())
 }
 
 fn summary(scheme: &Scheme) -> Value {

@@ -236,8 +236,8 @@ mod tests {
         let read = |text: &str| PublicKey::from_spki(Algorithm::EcdsaP256, text).map(|_| ()).err();
         let pem = format!(
             "-----BEGIN PUBLIC KEY-----\n{}\r\n{}\n-----END PUBLIC KEY-----\n",
-            &SPKI[..64],
-            &SPKI[64..]
+            SPKI.split_at(64).0,
+            SPKI.split_at(64).1
         );
         assert_eq!((read(SPKI), read(&pem)), (None, None));
         let check =
@@ -245,7 +245,7 @@ mod tests {
         check("", KeyError::Empty);
         check(" \n", KeyError::Empty);
         check("hello!", KeyError::NotBase64);
-        check(&SPKI[..120], KeyError::NotAPublicKey);
+        check(SPKI.split_at(120).0, KeyError::NotAPublicKey);
         check(&SPKI.replacen("MFkw", "MFow", 1), KeyError::NotAPublicKey);
         check(&pem.replace("PUBLIC", "PRIVATE"), KeyError::NotAPublicKey);
         check(&pem.replace("-----END PUBLIC KEY-----", ""), KeyError::NotAPublicKey);

@@ -70,7 +70,8 @@ pub fn answer(
     waiting: bool,
     now: Timestamp,
 ) -> Option<Answer> {
-    let candidates = scheme.handshakes.iter().filter(|handshake| handshake.method == request.method);
+    let candidates =
+        scheme.handshakes.iter().filter(|handshake| handshake.method == request.method);
     let mut candidates = candidates.peekable();
     candidates.peek()?;
     let caller = Caller { scheme, keys, seen: Seen::of(*request), waiting, now };
@@ -181,9 +182,12 @@ impl Caller<'_> {
     /// Whether the body contains the fixed texts at all: spares most events the second verification and the parsing.
     fn can_hold(&self, conditions: &[&Condition]) -> bool {
         conditions.iter().all(|condition| match condition.fixed_text() {
-            Some(text) => {
-                self.seen.request.body.windows(text.len().max(1)).any(|window| window == text.as_bytes())
-            }
+            Some(text) => self
+                .seen
+                .request
+                .body
+                .windows(text.len().max(1))
+                .any(|window| window == text.as_bytes()),
             None => true,
         })
     }

@@ -96,6 +96,14 @@ pub(crate) fn published(verifier: Verifier, text: &str) -> Result<PublicKey, Key
     key.ok_or(KeyError::NotAPublicKey)
 }
 
+/// How many seconds a request may be old, where the code judges that by itself.
+pub(crate) fn tolerance(verifier: Verifier) -> Option<u32> {
+    match verifier {
+        Verifier::Plaid => u32::try_from(plaid::TOLERANCE).ok(),
+        _ => None,
+    }
+}
+
 /// The values under `config` that the code needs.
 pub(crate) fn config(verifier: Verifier) -> &'static [&'static str] {
     match verifier {

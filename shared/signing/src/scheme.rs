@@ -56,7 +56,7 @@
 //! body = "[accepted]"
 //! content_type = "text/plain"
 //!
-//! [[handshake]]                   # see `handshake`
+//! [[handshake]]                   # requests that are no events: see `Handshake`
 //! ```
 //!
 //! | `algorithm` | the secret | what it proves |
@@ -268,6 +268,14 @@ impl Scheme {
         !self.of_events().id.from.is_empty()
     }
 
+    /// Whether every request counts as an event of its own, because the provider sends the same bytes for every change.
+    /// Then nothing is deduplicated, and nothing may be.
+    #[must_use]
+    pub fn counts_every_request(&self) -> bool {
+        let mut parts = self.of_events().id.from.iter().flat_map(Template::parts);
+        parts.any(|part| *part == Part::Received)
+    }
+
     fn of_events(&self) -> &IdentityRules {
         self.batch.as_ref().map_or(&self.identity, |(_, element)| element)
     }
@@ -295,7 +303,8 @@ impl Scheme {
     /// against a replay.
     #[must_use]
     pub fn tolerance_seconds(&self) -> Option<u32> {
-        self.clock.as_ref().map(|clock| clock.tolerance)
+        let by_code = || self.verifier().and_then(named::tolerance);
+        self.clock.as_ref().map(|clock| clock.tolerance).or_else(by_code)
     }
 
     /// Names of `{config:..}` parts that have no value yet. Requests are refused until they have.

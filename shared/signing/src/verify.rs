@@ -259,12 +259,15 @@ fn path_secret<'a>(request: &Request<'a>) -> Result<&'a [u8], Reason> {
     secret.map(str::as_bytes).ok_or(Reason::SignatureMissing)
 }
 
-/// The text of the signed time as it was sent, and its value.
+/// The text of a time as it was sent, and its value.
+type Time<'t> = (Cow<'t, [u8]>, Sent);
+
+/// The signed time, if the scheme has one.
 fn sent<'t>(
     scheme: &'t Scheme,
     request: &Request<'t>,
     signature: &'t [u8],
-) -> Result<Option<(Cow<'t, [u8]>, Sent)>, Reason> {
+) -> Result<Option<Time<'t>>, Reason> {
     let Some(clock) = &scheme.clock else { return Ok(None) };
     let text = match (&clock.from, &scheme.signature) {
         (Part::Header(names), _) => {

@@ -1,6 +1,6 @@
 //! Every algorithm and every place of a signature, with requests that the providers' own libraries signed where there are
 //! some. The schemes are written out here, so that the rules are tested whatever ships.
-#![expect(clippy::unwrap_used, reason = "test code")]
+#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "test code")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,5 @@
 //! Several events in one request: taken apart by the byte, each with its own identity.
-#![expect(clippy::unwrap_used, reason = "test code")]
+#![expect(clippy::panic, reason = "test code")]
 
 use http::HeaderMap;
 use jiff::Timestamp;

@@ -1,5 +1,11 @@
 //! What a scheme may not say, each with its reason, and all of it at once.
-#![expect(clippy::unwrap_used, reason = "test code")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::needless_pass_by_value,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "test code"
+)]
 
 use serde_json::{Value, json};
 use signing::Scheme;

@@ -69,7 +69,8 @@ impl Comparison {
             let Difference { expected, got, detail, is_contradiction } = difference;
             let case = case.at.clone();
             if is_contradiction {
-                self.contradictions.push(format!("{case}: {detail}, and {expected} is not in the request"));
+                self.contradictions
+                    .push(format!("{case}: {detail}, and {expected} is not in the request"));
             } else {
                 self.mismatches.push(Mismatch { case, expected, got, detail });
             }
@@ -170,7 +171,8 @@ fn names(case: &Case, outcome: &Outcome) -> Vec<Difference> {
     let sole = elements.and_then(|all| if let [sole] = all { Some(sole) } else { None });
     let mut ids: Vec<&str> = request.iter().filter_map(|it| it.id.as_deref()).collect();
     if elements.is_some() {
-        let deliveries = [request, sole].into_iter().flatten().filter_map(|it| it.delivery.as_deref());
+        let deliveries =
+            [request, sole].into_iter().flatten().filter_map(|it| it.delivery.as_deref());
         ids.extend(sole.and_then(|sole| sole.id.as_deref()));
         ids.extend(deliveries);
     }
@@ -200,7 +202,8 @@ fn name(
         text.map_or_else(|| "none".into(), |text| format!("`{}`", printable(text)))
     };
     (!agrees).then(|| {
-        let is_contradiction = expected.is_some_and(|expected| case.contradicts_itself(expected, got));
+        let is_contradiction =
+            expected.is_some_and(|expected| case.contradicts_itself(expected, got));
         let got = shown(got.first().copied());
         let detail = format!("the {what} differs");
         Difference { is_contradiction, ..Difference::new(shown(expected), got, detail) }
@@ -212,7 +215,11 @@ fn response(expected: &ExpectedResponse, reply: &Reply) -> Vec<Difference> {
     let mut found = Vec::new();
     let body = String::from_utf8_lossy(&reply.body);
     let mut differ = |wanted: String, got: String, what: &str| {
-        found.push(Difference::new(printable(&wanted), printable(&got), format!("the answer's {what} differs")));
+        found.push(Difference::new(
+            printable(&wanted),
+            printable(&got),
+            format!("the answer's {what} differs"),
+        ));
     };
     if let Some(status) = expected.status.filter(|status| *status != reply.status) {
         differ(status.to_string(), reply.status.to_string(), "status");
@@ -220,7 +227,8 @@ fn response(expected: &ExpectedResponse, reply: &Reply) -> Vec<Difference> {
     if let Some(wanted) = expected.body.as_ref().filter(|wanted| **wanted != body) {
         differ(wanted.clone(), body.to_string(), "body");
     }
-    if let Some(part) = expected.body_contains.as_ref().filter(|part| !body.contains(part.as_str())) {
+    if let Some(part) = expected.body_contains.as_ref().filter(|part| !body.contains(part.as_str()))
+    {
         differ(part.clone(), body.to_string(), "body");
     }
     if let Some(wanted) = &expected.json {
@@ -233,8 +241,11 @@ fn response(expected: &ExpectedResponse, reply: &Reply) -> Vec<Difference> {
         let got = reply.headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name));
         let got = got.map_or("", |(_, value)| value.as_str());
         // parameters such as the character set are ours to choose
-        let of_type = name.eq_ignore_ascii_case("content-type") && got.split(';').next() == Some(wanted);
+        let of_type =
+            name.eq_ignore_ascii_case("content-type") && got.split(';').next() == Some(wanted);
         if got != wanted && !of_type {
+            // what stands in other headers may be a secret
+            let got = if name.eq_ignore_ascii_case("content-type") { got } else { "another value" };
             differ(wanted.clone(), got.to_owned(), name);
         }
     }

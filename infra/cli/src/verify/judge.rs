@@ -133,8 +133,7 @@ pub(super) fn judge_closed(
     scheme: &Scheme,
     overrides: &Overrides,
 ) -> Result<Verdict, Complaint> {
-    let keys: Vec<Key> =
-        keys(case, scheme, overrides).filter_map(|(_, key)| key.ok()).collect();
+    let keys: Vec<Key> = keys(case, scheme, overrides).filter_map(|(_, key)| key.ok()).collect();
     with_keys(case, scheme, &keys, overrides)
 }
 
@@ -239,7 +238,8 @@ fn accepted(scheme: &Scheme, verified: &signing::Verified<'_>) -> Outcome {
     Outcome::Accepted {
         key: verified.key().to_string(),
         identity: Box::new(verified.identity().clone()),
-        elements: elements.map(|all| all.into_iter().map(|Element { identity, .. }| identity).collect()),
+        elements: elements
+            .map(|all| all.into_iter().map(|Element { identity, .. }| identity).collect()),
         reply: Reply {
             status: acknowledge.status,
             headers: content_type.map(|text| ("content-type".to_owned(), text.clone())).collect(),

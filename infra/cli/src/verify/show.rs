@@ -94,9 +94,18 @@ fn elements(out: &mut dyn Write, elements: &[Identity]) -> io::Result<()> {
     Ok(())
 }
 
+/// An answer to a handshake that brings a secret may repeat it; a terminal does not.
+fn shown_headers<'r>(reply: &'r Reply, then: &Then) -> BTreeMap<&'r str, &'r str> {
+    let hide = matches!(then, Then::StoreSecret);
+    let shown = |(name, value): &'r (String, String)| {
+        (name.as_str(), if hide { "(not shown)" } else { value.as_str() })
+    };
+    reply.headers.iter().map(shown).collect()
+}
+
 fn reply(out: &mut dyn Write, reply: &Reply, then: &Then) -> io::Result<()> {
     writeln!(out, "  answer     {}", reply.status)?;
-    for (name, value) in &reply.headers {
+    for (name, value) in shown_headers(reply, then) {
         writeln!(out, "             {}: {}", printable(name), printable(value))?;
     }
     if !reply.body.is_empty() {
@@ -105,7 +114,10 @@ fn reply(out: &mut dyn Write, reply: &Reply, then: &Then) -> io::Result<()> {
     match then {
         Then::Nothing => Ok(()),
         Then::StoreSecret => {
-            writeln!(out, "  then       the secret that it brings is stored, while the source waits for one")
+            writeln!(
+                out,
+                "  then       the secret that it brings is stored, while the source waits for one"
+            )
         }
         Then::Fetch(url) => writeln!(out, "  then       {} is fetched", printable(url)),
     }
@@ -188,7 +200,7 @@ fn verdict_as_json(case: &Case, verdict: &Verdict) -> Value {
             "accepted": true,
             "handshake": {
                 "status": reply.status,
-                "headers": reply.headers.iter().cloned().collect::<BTreeMap<_, _>>(),
+                "headers": shown_headers(reply, then),
                 "body": String::from_utf8_lossy(&reply.body),
                 "stores_secret": matches!(then, Then::StoreSecret),
                 "fetches": if let Then::Fetch(url) = then { Some(url) } else { None },

@@ -17,7 +17,8 @@ pub(super) fn url(confirm: &Confirm, seen: &Seen<'_>) -> Result<String, Reason> 
 /// Whether it is `https://<one of the hosts>/...`, with no user, no port, no fragment and no unusual character, so that no
 /// two readers can see different hosts in it.
 fn is_of(url: &str, hosts: &[String]) -> bool {
-    let Some((host, path)) = url.strip_prefix("https://").and_then(|rest| rest.split_once('/')) else {
+    let Some((host, path)) = url.strip_prefix("https://").and_then(|rest| rest.split_once('/'))
+    else {
         return false;
     };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/?&=%+:,@".contains(&byte);
@@ -30,9 +31,10 @@ fn names(pattern: &str, host: &str) -> bool {
             && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
     pattern.split('.').count() == host.split('.').count()
-        && pattern.split('.').zip(host.split('.')).all(|(wanted, got)| {
-            label(got) && (wanted == "*" || wanted == got)
-        })
+        && pattern
+            .split('.')
+            .zip(host.split('.'))
+            .all(|(wanted, got)| label(got) && (wanted == "*" || wanted == got))
 }
 
 #[cfg(test)]
@@ -43,7 +45,10 @@ mod tests {
     fn only_an_address_of_a_named_host_is_fetched() {
         let hosts = ["sns.*.amazonaws.com".to_owned(), "sns.*.amazonaws.com.cn".to_owned()];
         let check = |url: &str, expected| assert_eq!(is_of(url, &hosts), expected, "{url}");
-        check("https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:us-east-1:1:T&Token=2336", true);
+        check(
+            "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:us-east-1:1:T&Token=2336",
+            true,
+        );
         check("https://sns.cn-north-1.amazonaws.com.cn/?Token=1", true);
         for bad in [
             "http://sns.us-east-1.amazonaws.com/?Token=1",

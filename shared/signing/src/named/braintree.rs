@@ -153,3 +153,32 @@ fn read(payload: &[u8]) -> Option<Notification> {
 fn is(element: &BytesStart<'_>, name: &[u8]) -> bool {
     element.name().as_ref() == name
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Scheme, Secret};
+
+    #[test]
+    fn only_a_challenge_of_the_documented_form_is_answered() {
+        let scheme = Scheme::from_toml("verifier = \"braintree\"").unwrap();
+        let key = |secret: &str| Key::parse(&scheme, "a", &Secret::new(secret)).unwrap();
+        let ours = key("integration_public_key:integration_private_key");
+        // computed with another implementation of HMAC and SHA-1
+        let expected = "integration_public_key|d9b899556c966b3f06945ec21311865d35df3ce4";
+        let challenge = "20f9f8ed05f77439fe955c977e4c8a53";
+        assert_eq!(answer(&ours, challenge).as_deref(), Some(expected));
+        assert_eq!(answer(&key("integration_private_key"), challenge), None);
+        for bad in [
+            "",
+            "20f9f8ed05f77439fe9",
+            "20f9f8ed05f77439fe955c977e4c8a530",
+            "20F9F8ED05F77439FE955C977E4C8A53",
+            "20f9f8ed05f77439fe955c977e4c8a5\n",
+            "PG5vdGlmaWNhdGlvbj48a2luZD4",
+            "20f9f8ed05f77439fe955c977e4c8a5é",
+        ] {
+            assert_eq!(answer(&ours, bad), None, "{bad:?}");
+        }
+    }
+}

@@ -8,7 +8,7 @@ use crate::{Reason, digest, jwt, lookup};
 
 const TOKEN: &str = "plaid-verification";
 /// Seconds that a token may be old.
-const TOLERANCE: i64 = 300;
+pub(super) const TOLERANCE: i64 = 300;
 /// Seconds that its clock may be ahead of ours.
 const AHEAD: i64 = 60;
 

@@ -39,7 +39,7 @@ pub(crate) enum KeyEncoding {
     Utf8,
     Hex,
     Base64,
-    /// A public key with its algorithm (SubjectPublicKeyInfo), in base64 or PEM.
+    /// A public key with its algorithm (`SubjectPublicKeyInfo`), in base64 or PEM.
     SpkiBase64,
 }
 

@@ -1,9 +1,11 @@
 //! Certificates as hostile as they may be, through the one door that they have.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use signing::{Key, KeyError, Scheme};
 
-use crate::provider::{P256, RSA, base64, certificate, flipped, scheme};
+use crate::provider::{P256, RSA, base64, cases, certificate, flipped, scheme};
 
 /// RSA with 1024 bits, made once; the private key was thrown away.
 const WEAK: &str = "\
@@ -34,6 +36,11 @@ fn published(text: &str) -> Result<Key, KeyError> {
     )
 }
 
+fn der(pem: &str) -> Vec<u8> {
+    let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    STANDARD.decode(body).unwrap()
+}
+
 #[test]
 fn the_first_certificate_counts_and_what_follows_is_its_chain() {
     let good = certificate(RSA, 2020..2126);
@@ -60,6 +67,11 @@ fn what_is_no_certificate_is_no_key() {
         good.replace("-----END", ""),
         format!("{begin}\n-----END CERTIFICATE-----\n"),
         format!("{begin}\n{}\n-----END CERTIFICATE-----\n", &body[..body.len() - 8]),
+        format!(
+            "{begin}\n{}\n-----END CERTIFICATE-----\n",
+            base64(&[&der(&good)[..], &[0]].concat())
+        ),
+        format!("{good}{}", "-".repeat(40_000)),
         format!("{begin}\n{body}AAAA\n-----END CERTIFICATE-----\n"),
         format!("{begin}\nProc-Type: 4,ENCRYPTED\n{body}\n-----END CERTIFICATE-----\n"),
         format!("{begin}\n{}\n-----END CERTIFICATE-----\n", "A".repeat(40_000)),
@@ -85,11 +97,11 @@ fn nesting_does_not_end_the_process() {
 }
 
 proptest! {
+    #![proptest_config(cases(128))]
     #[test]
     fn no_changed_certificate_panics(bit in 0_usize..20_000, cut in 0_usize..2_000) {
         let good = certificate(RSA, 2020..2126);
-        let body: String = good.lines().filter(|line| !line.starts_with('-')).collect();
-        let der = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, body).unwrap();
+        let der = der(&good);
         for changed in [flipped(&der, bit), der[..cut.min(der.len())].to_vec()] {
             let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", base64(&changed));
             let _ = published(&pem);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use signing::{Key, Scheme};
 
-use crate::provider::{Arrived, NOW, RSA, certificate, key, scheme};
+use crate::provider::{Arrived, NOW, RSA, cases, certificate, key, scheme};
 
 const SNS: &str = "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-0a.pem";
 const PAYPAL: &str = "https://api.paypal.com/v1/notifications/certs/CERT-1";
@@ -94,7 +94,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(cases(500))]
     #[test]
     fn nothing_that_nobody_signed_passes_and_nothing_panics(
         headers in prop::collection::vec((prop::sample::select(HEADERS.to_vec()), piece()), 0..8), body in body(), url in "\\PC{0,60}",

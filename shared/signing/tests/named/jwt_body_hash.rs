@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use signing::{Key, Scheme};
 
 use crate::provider::{
-    Arrived, NOW, base64, flipped, hmac_sha256, key, scheme, sha256, token, url_base64,
+    Arrived, NOW, base64, cases, flipped, hmac_sha256, key, scheme, sha256, token, url_base64,
 };
 
 const SECRET: &str = "test-fake-secret-0123456789abcdef";
@@ -137,6 +137,7 @@ fn what_the_configuration_does_not_say_is_refused() {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
     #[test]
     fn no_single_bit_of_token_or_body_can_change(bit in 0_usize..10_000, in_body: bool) {
         let (scheme, keys) = netlify();

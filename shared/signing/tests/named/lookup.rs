@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use signing::lookup::{Call, MOST_BYTES, Refused, call, confirmation, read};
 use signing::{Key, Scheme, Secret};
 
-use crate::provider::{P256, RSA, certificate, p256_point, scheme, url_base64};
+use crate::provider::{P256, RSA, cases, certificate, p256_point, scheme, url_base64};
 
 /// Addresses that look like one of a certificate of Amazon SNS's.
 pub(crate) const BAD_SNS: &[&str] = &[
@@ -288,6 +288,7 @@ fn only_a_confirmation_on_the_host_of_amazon_is_confirmed() {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
     /// Whatever is fetched is on a pinned host, also as a whole URL parser sees it.
     #[test]
     fn no_text_leads_to_another_host(

@@ -1,4 +1,11 @@
 //! The providers whose signatures need code: each signs here as the provider would, with keys made for these tests.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::panic,
+    reason = "test code"
+)]
 
 mod adyen;
 mod braintree;

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
+use proptest::test_runner::Config as ProptestConfig;
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -30,6 +31,11 @@ pub(crate) fn scheme(toml: &str) -> Scheme {
 
 pub(crate) fn key(scheme: &Scheme, id: &str, secret: &str) -> Key {
     Key::parse(scheme, id, &Secret::new(secret)).unwrap()
+}
+
+/// Nothing is written beside the tests; a failure prints what it shrank to.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
 }
 
 /// A request as it arrives.

@@ -1,10 +1,12 @@
 //! Amazon SNS.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use signing::{Key, Scheme};
 
-use crate::provider::{Arrived, NOW, RSA, base64, certificate, rsa_sha256, scheme};
+use crate::provider::{Arrived, NOW, RSA, base64, cases, certificate, rsa_sha256, scheme};
 
 const NO: &str = "bad_signature: signature_mismatch";
 const VALUE: &str = "malformed: body_value_missing";
@@ -21,7 +23,8 @@ fn ours(config: &str) -> Scheme {
 }
 
 fn keys(scheme: &Scheme) -> [Key; 1] {
-    [Key::published(scheme, URL, &certificate(RSA, 2027..2126)).unwrap()]
+    static PEM: LazyLock<String> = LazyLock::new(|| certificate(RSA, 2027..2126));
+    [Key::published(scheme, URL, &PEM).unwrap()]
 }
 
 fn notification() -> Value {
@@ -239,6 +242,7 @@ fn a_message_names_itself() {
 }
 
 proptest! {
+    #![proptest_config(cases(64))]
     #[test]
     fn any_text_is_signed_as_it_is(text in "\\PC{0,40}", other in "\\PC{0,40}") {
         let message = signed(but(notification(), "Message", text.as_str()));
