@@ -18,7 +18,7 @@ mod party;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use change::Change;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jiff::{SignedDuration, Timestamp};
@@ -119,7 +119,7 @@ async fn is_believed(party: &Party) -> Result<()> {
     }
     assert_eq!(library.objects_to(&good)?, None, "{who}'s library, of its own signature");
     let ids = stored(&host, who).await?;
-    let [id] = ids.as_slice() else { panic!("{who} is stored as {ids:?}") };
+    let [id] = ids.as_slice() else { bail!("{who} is stored as {ids:?}") };
     assert!(party.id.is_none_or(|expected| expected == id), "{who} is stored as {id}");
     let story = host.api()?.story(who, id).await?;
     assert_eq!(story.0.get("body_bytes"), Some(&json!(good.body.len())), "{who}: {}", story.0);
