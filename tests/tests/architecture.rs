@@ -22,6 +22,12 @@ struct Allowed {
 const OF_A_FUNCTION: Allowed =
     Allowed { imports: &["domain", "dynamo", "flow", "runtime", "signing"], tests: &["testkit"] };
 
+/// What the two functions may import that dial out to hosts that strangers name.
+const DIALS_OUT: Allowed = Allowed {
+    imports: &["domain", "dynamo", "egress", "flow", "runtime", "signing"],
+    tests: &["testkit"],
+};
+
 /// The packages besides the functions.
 const ALLOWED: &[(&str, Allowed)] = &[
     ("domain", Allowed { imports: &[], tests: &[] }),
@@ -29,6 +35,9 @@ const ALLOWED: &[(&str, Allowed)] = &[
     ("flow", Allowed { imports: &["domain", "signing"], tests: &["testkit"] }),
     ("dynamo", Allowed { imports: &["domain"], tests: &["testkit"] }),
     ("runtime", Allowed { imports: &["domain"], tests: &["testkit"] }),
+    ("egress", Allowed { imports: &["domain"], tests: &[] }),
+    ("deliverer", DIALS_OUT),
+    ("sweeper", DIALS_OUT),
     ("testkit", Allowed { imports: &["domain", "signing"], tests: &[] }),
     // hosts the binaries, and must not share their misunderstandings
     ("local", Allowed { imports: &[], tests: &[] }),
@@ -209,6 +218,11 @@ fn the_rules_see_an_arrow_that_must_not_be() {
         &["worker must not import testkit"],
     );
     check(&[("worker", "functions", &["dev:testkit"]), ("testkit", "shared", &[])], &[]);
+    check(&[("sweeper", "functions", &["egress"]), ("egress", "shared", &["domain"])], &[]);
+    check(
+        &[("ingress", "functions", &["egress"]), ("egress", "shared", &[])],
+        &["ingress must not import egress"],
+    );
     check(
         &[("local", "infra", &["dev:domain"]), ("domain", "shared", &[])],
         &["local must not import domain"],

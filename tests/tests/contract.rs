@@ -34,7 +34,10 @@ use dynamo::{DeliveriesTable, InboxTable, OutboxTable, StateTable};
 use given::{ROW, a_commit, at, event, lane, row};
 use meaning::{Kind, kind};
 use tables::{Local, text};
-use testkit::{contract, memory::Store};
+use testkit::{
+    contract,
+    memory::{MemorySecrets, Store},
+};
 
 macro_rules! both {
     ($($memory:ident, $dynamo:ident: $suite:ident;)+) => {$(
@@ -58,6 +61,13 @@ both! {
     memory_keeps_the_contract_of_lanes, dynamo_keeps_the_contract_of_lanes: lanes;
     memory_keeps_the_contract_of_deliveries, dynamo_keeps_the_contract_of_deliveries: deliveries;
     memory_keeps_the_contract_of_the_registry, dynamo_keeps_the_contract_of_the_registry: registry;
+    memory_keeps_the_contract_of_the_watch, dynamo_keeps_the_contract_of_the_watch: watch;
+    memory_keeps_the_contract_of_provider_keys, dynamo_keeps_the_contract_of_provider_keys: provider_keys;
+}
+
+#[tokio::test]
+async fn memory_keeps_the_contract_of_secrets() {
+    contract::secrets(async || MemorySecrets::default()).await;
 }
 
 #[tokio::test]

@@ -60,6 +60,14 @@ const UNUSED: &[(&str, &str, &str, &str)] = &[
         "StateTable",
         "taking an object's lease; no handler takes one yet",
     ),
+    ("ingress", "dynamodb:UpdateItem", "RegistryTable", "a handshake that brings a secret"),
+    ("ingress", "secretsmanager:CreateSecret", "/in/*", "a handshake that brings a secret"),
+    ("ingress", "secretsmanager:PutSecretValue", "/in/*", "a handshake that brings a secret"),
+    ("ingress", "dynamodb:Query", "StateTable", "a provider that publishes its keys"),
+    ("ingress", "dynamodb:GetItem", "StateTable", "a key that a provider has yet to give"),
+    ("sweeper", "dynamodb:GetItem", "StateTable", "fetching a key that a provider publishes"),
+    ("sweeper", "dynamodb:PutItem", "StateTable", "keeping a key that a provider published"),
+    ("sweeper", "secretsmanager:GetSecretValue", "/in/*", "a provider that asks who wants its key"),
 ];
 
 /// The role of each function, by its binary.

@@ -198,6 +198,36 @@ fn no_stage_stands_in_front_of_a_path() {
     );
 }
 
+/// ING-header-size, SEC-url-token
+#[test]
+fn what_the_gateway_refuses_is_logged_without_an_address() {
+    let format = "/Resources/IngressApi/Properties/AccessLogSettings/Format";
+    let path = r#"{"route":"$context.routeKey","status":"$context.status","integrationStatus":"$context.integrationStatus","path":"$context.path"}"#;
+    holds(
+        wiring::access_logs,
+        &[
+            (format, json!(path)),
+            (format, json!(r#"{"route":"$context.routeKey"}"#)),
+            ("/Resources/AdminApi/Properties/AccessLogSettings", Value::Null),
+        ],
+    );
+}
+
+#[test]
+fn ingress_cannot_configure_anything() {
+    let statement = "/Resources/IngressRole/Properties/Policies/0/PolicyDocument/Statement/4";
+    holds(
+        access::ingress_configures_nothing,
+        &[
+            (&format!("{statement}/Condition"), json!({})),
+            (
+                &format!("{statement}/Condition/ForAllValues:StringEquals/dynamodb:Attributes/2"),
+                json!("source"),
+            ),
+        ],
+    );
+}
+
 #[test]
 fn the_answer_of_a_function_comes_before_the_gateway_gives_up() {
     holds(

@@ -157,7 +157,7 @@ fn read(new: &NewSource, now: jiff::Timestamp) -> Result<(Source, Vec<SourceSecr
     match (name, handler) {
         (Some(name), Some(handler)) => {
             found.done()?;
-            Ok((Source { name, scheme: new.scheme.clone(), handler, created_at: now }, secrets))
+            Ok((Source::new(name, new.scheme.clone(), handler, now), secrets))
         }
         _ => Err(found.problem()),
     }

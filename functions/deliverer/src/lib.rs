@@ -20,13 +20,13 @@ use domain::{
     message::{BadMessage, Message as _, WakeMessage},
     ports::{Bodies, Deliveries, Keyring, Lanes, Outbox, Queue, Registry, StoreError},
 };
+use egress::resolve::Resolve;
 use jiff::Timestamp;
 use runtime::{batch, telemetry::Metrics};
 
 use self::{
     attempt::HttpsSender,
     drain::{Drain, Ended, Rules},
-    transport::resolve::Resolve,
 };
 pub use self::{config::Config, drain::Edge, transport::client::Dialler};
 

@@ -1,18 +1,13 @@
 //! The way out: one POST to a URL that a tenant chose.
 //!
-//! Everything here assumes that the other side is hostile. The connector resolves, checks every address and dials an
-//! address that it checked, so that a name cannot mean something else a moment later. There are no redirects, no
-//! proxies, no decompression; the whole attempt has one deadline, and what is read and kept of an answer is bounded.
+//! Everything here assumes that the other side is hostile. `egress` opens the connections, to addresses that it checked.
+//! There are no redirects, no proxies, no decompression; the whole attempt has one deadline, and what is read and kept of
+//! an answer is bounded.
 //!
-//! [`client`] makes a request; [`connector`] is the only place that opens a connection; [`resolve`] asks for addresses;
-//! [`tls`] trusts; [`answer`] reads; [`cause`] names what went wrong.
+//! [`client`] makes a request; [`answer`] reads.
 
 pub mod answer;
-pub mod cause;
 pub mod client;
-pub mod connector;
-pub mod resolve;
-pub mod tls;
 
 use std::{error::Error, time::Duration};
 

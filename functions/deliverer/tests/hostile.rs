@@ -13,13 +13,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use deliverer::transport::{
-    Answered, Bounds, Failed, Post, Transport as _, client::Client, resolve::Resolve,
-};
+use deliverer::transport::{Answered, Bounds, Failed, Post, Transport as _, client::Client};
 use domain::{
     address::{AddressPolicy, EndpointUrl},
     delivery::Cause,
 };
+use egress::resolve::Resolve;
 use http::{HeaderMap, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use receiver::{Authority, BOUNDS, HOST, Port, Script, listen, read_request, receive};

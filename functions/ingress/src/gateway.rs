@@ -4,12 +4,15 @@
 //! host, and refuses the whole event for one header that is not ASCII: requests that fail for ever, without our answer.
 //! `tests/gateway.rs` keeps an eye on that.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     message::InboundMessage,
-    ports::{Bodies, Inbox, Queue, Registry, SourceSecrets, State},
+    ports::{Bodies, Inbox, Learning, ProviderKeys, Queue, SetSourceSecrets, Watch},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
@@ -18,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Answer, Ingress};
 
 /// A request, as the gateway tells of it. Only what is used is read.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     #[serde(default)]
@@ -36,7 +39,7 @@ pub struct Event {
     is_base64_encoded: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RequestContext {
     #[serde(default)]
@@ -44,9 +47,15 @@ struct RequestContext {
     http: Http,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Http {
     method: String,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").finish_non_exhaustive()
+    }
 }
 
 /// Takes in what the gateway hands over, and answers as the gateway reads it.
@@ -57,21 +66,22 @@ pub async fn answer<R, S, I, Q, B, T>(
     now: Timestamp,
 ) -> Response
 where
-    R: Registry,
-    S: SourceSecrets,
+    R: Learning,
+    S: SetSourceSecrets,
     I: Inbox,
     Q: Queue<InboundMessage>,
     B: Bodies,
-    T: State,
+    T: Watch + ProviderKeys,
 {
-    let answer = ingress.receive(&event.into(), token, now).await;
+    let arrival = event.into();
+    let answer = ingress.receive(&arrival, token, now).await;
     // Before the answer, for after it the sandbox may freeze.
     ingress.metrics.flush(now);
-    answer.into()
+    Response::new(answer, &arrival.method)
 }
 
 /// A request, as it was sent.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Arrival {
     /// In capitals.
     pub method: String,
@@ -79,10 +89,19 @@ pub struct Arrival {
     pub url: String,
     /// What stands in the place of the source's name in the path.
     pub source: String,
+    /// What stands behind it, for addresses that are secret.
+    pub slot: Option<String>,
     /// Repeated headers are joined with commas: the gateway does that.
     pub headers: HeaderMap,
     /// The untouched bytes. `None`: the gateway said base64, and it was not.
     pub body: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Arrival {
+    /// Tokens and signatures stand in headers and addresses, and personal data in bodies.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrival").field("source", &self.source).finish_non_exhaustive()
+    }
 }
 
 impl From<Event> for Arrival {
@@ -97,6 +116,7 @@ impl From<Event> for Arrival {
             method: event.request_context.http.method,
             // The route's parameter: a stage or a base path in front of the path changes nothing.
             source: event.path_parameters.get("source").cloned().unwrap_or_default(),
+            slot: event.path_parameters.get("slot").cloned(),
             headers: headers(event.headers),
             body: if event.is_base64_encoded {
                 STANDARD.decode(body).ok()
@@ -121,22 +141,39 @@ fn headers(headers: HashMap<String, String>) -> HeaderMap {
     map
 }
 
-/// What the gateway answers for us. Never a body: it would tell a stranger why.
+/// What the gateway answers for us. A body only where a provider waits for one: any other would tell a stranger why.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Response {
     status_code: u16,
-    headers: HashMap<&'static str, String>,
-    body: &'static str,
+    headers: BTreeMap<String, String>,
+    body: String,
+    is_base64_encoded: bool,
 }
 
-impl From<Answer> for Response {
-    fn from(answer: Answer) -> Self {
-        let headers = answer.retry_after().map(|wait| ("retry-after", wait.as_secs().to_string()));
-        Self {
-            status_code: answer.status().as_u16(),
-            headers: headers.into_iter().collect(),
-            body: "",
+impl Response {
+    /// An answer to a request of this method.
+    pub fn new(answer: Answer, method: &str) -> Self {
+        let status_code = answer.status().as_u16();
+        let wait = answer.retry_after().map(|wait| wait.as_secs().to_string());
+        let mut headers: BTreeMap<_, _> =
+            wait.into_iter().map(|wait| ("retry-after".to_owned(), wait)).collect();
+        let Answer::Said(reply) = answer else {
+            return Self { status_code, headers, body: String::new(), is_base64_encoded: false };
+        };
+        headers.extend(reply.headers);
+        if !reply.body.is_empty() {
+            // What is said may hold what a stranger sent: no browser is to take it for a page.
+            headers.entry("content-type".to_owned()).or_insert_with(|| PLAIN.to_owned());
+            headers.insert("x-content-type-options".to_owned(), "nosniff".to_owned());
         }
+        let body = if method == "HEAD" { Vec::new() } else { reply.body };
+        let (body, is_base64_encoded) = match String::from_utf8(body) {
+            Ok(text) => (text, false),
+            Err(bytes) => (STANDARD.encode(bytes.as_bytes()), true),
+        };
+        Self { status_code, headers, body, is_base64_encoded }
     }
 }
+
+const PLAIN: &str = "text/plain; charset=utf-8";

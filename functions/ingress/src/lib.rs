@@ -1,79 +1,96 @@
 //! Accepts webhooks from providers.
 //!
-//! A 2xx answer means one thing: the event is in the table, and something will find it there even if every queue is
-//! lost. Never here: a handler, a second meaning of 2xx, work after the answer, a reason told to the sender.
+//! A 2xx answer to an event means one thing: the event is in the table, and something will find it there even if every
+//! queue is lost. Never here: a handler, a second meaning of 2xx, work after the answer, a call to a provider, a reason
+//! told to the sender.
 //!
 //! The steps: I1 the source and its keys; I2 the untouched body; I3 its signature; I4 what the event is called; I5 where
 //! its body goes; I6 the row, put if absent; I7 what it means that one was there; I8 a message to the worker; I9 the
-//! answer.
+//! answer. A handshake is answered between I2 and I3, and is never an event.
 //!
-//! Reading order: [`Ingress::receive`] is the story; [`sources`] is I1; `signing` is I3; `flow` is I4 to I8; [`gateway`]
-//! and [`Answer`] are the outside.
+//! Reading order: [`Ingress::receive`] is the story; [`sources`] is I1; `shake` is the handshakes; `signing` is I3; `flow`
+//! is I4 to I8; [`lookout`] is what the operators see of it; [`gateway`] and [`Answer`] are the outside.
 
 mod answer;
 pub mod config;
 pub mod gateway;
+pub mod lookout;
+mod shake;
 pub mod sources;
+mod told;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use domain::{
     id::SourceName,
     inbox::Accepted,
     message::InboundMessage,
-    ports::{Bodies, Inbox, Queue, Registry, SourceSecrets, State},
+    ports::{AcceptReport, Bodies, Inbox, Learning, ProviderKeys, Queue, SetSourceSecrets, Watch},
 };
 use flow::{
-    accept::{Door, Enqueued, Entry},
+    accept::{Door, Entry},
     incoming::Incoming,
 };
 use jiff::Timestamp;
-use runtime::telemetry::{Metrics, Step, chain};
+use runtime::telemetry::Metrics;
 use signing::{Rejected, Request, Verified};
 use tokio::time::{Instant, timeout_at};
 
 pub use crate::{
     answer::{Answer, Refused},
     config::Config,
+    lookout::Lookout,
 };
 use crate::{
     gateway::Arrival,
+    shake::Shaken,
     sources::{Feed, Sources},
 };
 
 /// Most bytes of a body. Lambda takes no request of more than 6 MB, so that only other hosts could bring more.
 pub const MAX_BODY: usize = 6 * 1024 * 1024;
 
-/// Least time between two heartbeats of a source, from one sandbox.
-const BETWEEN_BEATS: Duration = Duration::from_secs(10);
-
 /// What the function needs, built once at cold start.
 #[derive(Debug)]
 pub struct Ingress<'a, R, S, I, Q, B, T> {
     /// Who may send.
-    pub sources: Sources<'a, R, S>,
+    pub sources: Sources<'a, R, S, T>,
     /// Where events go.
     pub door: Door<'a, I, Q, B>,
-    /// Who hears that a source is alive.
-    pub heart: Heart<'a, T>,
+    /// Who keeps an eye on the sources.
+    pub lookout: Lookout<'a, T>,
     /// What is counted.
     pub metrics: Metrics,
     /// For the work on one request.
     pub budget: Duration,
 }
 
+/// What was taken in.
+enum Taken {
+    Event(Receipt),
+    Handshake(SourceName, Shaken),
+}
+
+/// An event that is in the table.
+struct Receipt {
+    /// The source that it came to, whatever name it is filed under.
+    source: SourceName,
+    entry: Entry,
+    /// The secret that matched.
+    key_id: String,
+    /// The key that matched was published long ago: time to ask for it again.
+    is_ageing: bool,
+    answer: Answer,
+}
+
 impl<R, S, I, Q, B, T> Ingress<'_, R, S, I, Q, B, T>
 where
-    R: Registry,
-    S: SourceSecrets,
+    R: Learning,
+    S: SetSourceSecrets,
     I: Inbox,
     Q: Queue<InboundMessage>,
     B: Bodies,
-    T: State,
+    T: Watch + ProviderKeys,
 {
     /// Takes one request in. `token` tells this try apart from every other.
     pub async fn receive(&self, arrival: &Arrival, token: String, now: Timestamp) -> Answer {
@@ -81,13 +98,18 @@ where
         let deadline = began + self.budget;
         let taken = timeout_at(deadline, self.take(arrival, token, now)).await;
         match taken.unwrap_or(Err(Refused::Late)) {
-            Ok(mut entry) => {
+            Ok(Taken::Event(mut receipt)) => {
                 // The row is there: whatever happens from here on, the answer is yes.
-                let _ = timeout_at(deadline, self.follow(&mut entry, now)).await;
-                self.tell_accepted(&entry, began.elapsed());
-                Answer::Accepted
+                let _ = timeout_at(deadline, self.follow(&mut receipt, now)).await;
+                self.tell_accepted(&receipt, began.elapsed());
+                receipt.answer
+            }
+            Ok(Taken::Handshake(source, shaken)) => {
+                self.tell_shaken(&source, &shaken, began.elapsed());
+                shaken.answer
             }
             Err(refused) => {
+                let _ = timeout_at(deadline, self.regret(arrival, &refused, now)).await;
                 self.tell_refused(arrival, &refused, began.elapsed());
                 refused.answer()
             }
@@ -101,167 +123,89 @@ where
         arrival: &Arrival,
         token: String,
         now: Timestamp,
-    ) -> Result<Entry, Refused> {
+    ) -> Result<Taken, Refused> {
         // I1
         let name = arrival.source.parse::<SourceName>().map_err(|_| Refused::NoSource)?;
         let feed = self.sources.find(&name, now).await?.ok_or(Refused::NoSource)?;
-        if arrival.method != "POST" {
-            return Err(Refused::NoSource);
-        }
         // I2
         let body = arrival.body.as_deref().ok_or(Refused::BadBase64)?;
         if body.len() > MAX_BODY {
             return Err(Refused::TooLarge(body.len()));
         }
+        if let Some(shaken) = self.shake(&feed, arrival, &token, now).await? {
+            return Ok(Taken::Handshake(name, shaken));
+        }
+        if arrival.method != "POST" {
+            return Err(Refused::NoSource);
+        }
         // I3
-        let verified = match verify(&feed, arrival, body, now) {
+        let (feed, verified) = match verify(&feed, arrival, now) {
             Err(rejected) if rejected.is_refreshable() => {
                 match self.sources.refresh(&name, now).await {
-                    Some(newer) => verify(&newer, arrival, body, now),
-                    None => Err(rejected),
+                    Some(newer) => {
+                        let verdict = verify(&newer, arrival, now);
+                        (newer, verdict)
+                    }
+                    None => (feed, Err(rejected)),
                 }
             }
-            verdict => verdict,
+            verdict => (feed, verdict),
         };
+        let verified = verified.map_err(|rejected| match rejected.wanted_key() {
+            // Not the sender's fault, and the sweeper will have fetched it when the provider tries again.
+            Some(_) => Refused::KeyUnknown(rejected),
+            None => Refused::Untrusted(rejected),
+        })?;
         // I4 to I7
-        let incoming =
-            Incoming::verified(name, verified.map_err(Refused::Untrusted)?, &arrival.headers);
-        Ok(self.door.put(incoming, token, now).await?)
+        let key_id = verified.key().as_str().to_owned();
+        let incoming = Incoming::verified(&feed.source, verified, &arrival.headers);
+        let entry = self.door.put(incoming, token, now).await?;
+        let answer = Answer::to_event(feed.scheme.acknowledge());
+        let is_ageing = feed.is_ageing(&key_id, now);
+        Ok(Taken::Event(Receipt { source: name, entry, key_id, is_ageing, answer }))
     }
 
-    /// I8, and the heartbeat. Neither can change the answer.
-    async fn follow(&self, entry: &mut Entry, now: Timestamp) {
-        self.door.announce(entry).await;
-        if entry.enqueued == Enqueued::Sent {
-            let (source, event_id) = (entry.key.source().as_str(), entry.key.event_id());
-            let (source, event_id) = (Some(source), Some(event_id));
-            let event_type = entry.event_type.as_deref();
-            Step {
-                stage: "enqueue",
-                source,
-                event_id,
-                event_type,
-                result: "sent",
-                ..Step::default()
-            }
-            .info("the worker was told");
+    /// I8, and what the operators see. None of it can change the answer.
+    async fn follow(&self, receipt: &mut Receipt, now: Timestamp) {
+        self.door.announce(&mut receipt.entry).await;
+        self.tell_enqueued(receipt);
+        if receipt.is_ageing {
+            self.lookout.want(&receipt.source, &receipt.key_id, now).await;
         }
-        if entry.accepted == Accepted::New {
-            self.heart.beat(entry.key.source(), now).await;
-        }
+        let is_new = receipt.entry.accepted == Accepted::New;
+        let report = AcceptReport { at: now, key_id: Some(receipt.key_id.clone()), is_new };
+        self.lookout.accepted(&receipt.source, &report).await;
     }
 
-    fn tell_accepted(&self, entry: &Entry, took: Duration) {
-        let source = Some(entry.key.source().as_str());
-        let count = |name| self.metrics.count(name, source, 1);
-        count("webhooks_received_total");
-        let result = match entry.accepted {
-            Accepted::New => "new",
-            Accepted::Duplicate { same_body: true, .. } => "duplicate",
-            Accepted::Duplicate { same_body: false, .. } => "same_id_other_body",
-        };
-        if entry.accepted != Accepted::New {
-            count("webhooks_duplicate_total");
+    /// What a refused request leaves behind: a count, now and then a sample, and the wish for a key.
+    async fn regret(&self, arrival: &Arrival, refused: &Refused, now: Timestamp) {
+        let Some(name) = self.known(arrival) else { return };
+        if let Refused::KeyUnknown(rejected) = refused
+            && let Some(id) = rejected.wanted_key()
+        {
+            self.lookout.want(&name, id, now).await;
         }
-        if entry.enqueued != Enqueued::Sent && entry.enqueued != Enqueued::NotNeeded {
-            count("webhooks_enqueue_failed_total");
-        }
-        let step = Step {
-            stage: "accept",
-            source,
-            event_id: Some(entry.key.event_id()),
-            event_type: entry.event_type.as_deref(),
-            duration: Some(took),
-            result,
-            ..Step::default()
-        };
-        if result == "same_id_other_body" {
-            count("webhooks_conflicting_total");
-            step.warn("another body came under the id of an event; the first one stays", None);
-        } else {
-            step.info("accepted");
-        }
+        self.lookout.refused(&name, arrival, refused, now).await;
     }
 
-    fn tell_refused(&self, arrival: &Arrival, refused: &Refused, took: Duration) {
-        // Only the names of sources that exist: each value of a dimension is a metric, and strangers choose the others.
-        let name = arrival.source.parse::<SourceName>().ok();
-        let known = name.as_ref().filter(|name| self.sources.is_known(name));
-        let source = known.map(SourceName::as_str);
-        let step = Step {
-            stage: "accept",
-            source,
-            duration: Some(took),
-            result: refused.code(),
-            ..Step::default()
-        };
-        match (refused.answer(), refused) {
-            (Answer::Untrusted, Refused::Untrusted(rejected)) => {
-                self.metrics.count("webhooks_signature_failed_total", source, 1);
-                let (class, advice) = (rejected.class().as_str(), rejected.reason().advice());
-                let length = arrival.body.as_ref().map_or(0, Vec::len);
-                step.warn(&format!("refused as {class}, {length} bytes: {advice}"), Some(refused));
-            }
-            (Answer::Unavailable | Answer::Broken, _) => {
-                self.metrics.count("webhooks_not_stored_total", source, 1);
-                step.error("refused", Some(refused));
-            }
-            _ => {
-                self.metrics.count("webhooks_refused_total", source, 1);
-                step.info("refused");
-            }
-        }
+    /// The source that a request names, if there is one of this name: each value of a dimension is a metric, each source
+    /// has its rows, and strangers choose the other names.
+    fn known(&self, arrival: &Arrival) -> Option<SourceName> {
+        arrival.source.parse().ok().filter(|name| self.sources.is_known(name))
     }
 }
 
-fn verify<'a>(
-    feed: &Feed,
-    arrival: &'a Arrival,
-    body: &'a [u8],
-    now: Timestamp,
-) -> Result<Verified<'a>, Rejected> {
-    let request = Request {
+fn verify<'a>(feed: &Feed, arrival: &'a Arrival, now: Timestamp) -> Result<Verified<'a>, Rejected> {
+    signing::verify(&feed.scheme, &feed.keys(now), &request(arrival), now)
+}
+
+/// A request as `signing` looks at it.
+fn request(arrival: &Arrival) -> Request<'_> {
+    Request {
         method: &arrival.method,
         url: &arrival.url,
         headers: &arrival.headers,
-        body,
-        path_secret: None,
-    };
-    signing::verify(&feed.scheme, &feed.keys(now), &request, now)
-}
-
-/// Notes which sources are alive.
-#[derive(Debug)]
-pub struct Heart<'a, T> {
-    state: &'a T,
-    last: Mutex<BTreeMap<SourceName, Timestamp>>,
-}
-
-impl<'a, T: State> Heart<'a, T> {
-    /// Notes them in this table.
-    pub fn new(state: &'a T) -> Self {
-        Self { state, last: Mutex::default() }
-    }
-
-    /// Notes that a source's event came in, unless that was noted a moment ago. Failing is nobody's concern but the
-    /// alarm's.
-    async fn beat(&self, source: &SourceName, now: Timestamp) {
-        if !self.is_due(source, now) {
-            return;
-        }
-        if let Err(error) = self.state.beat(source, now).await {
-            tracing::warn!(source = %source, error = %chain(&error), "a heartbeat was not noted");
-        }
-    }
-
-    fn is_due(&self, source: &SourceName, now: Timestamp) -> bool {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = last
-            .get(source)
-            .is_none_or(|at| now.duration_since(*at).unsigned_abs() >= BETWEEN_BEATS);
-        if due {
-            last.insert(source.clone(), now);
-        }
-        due
+        body: arrival.body.as_deref().unwrap_or_default(),
+        path_secret: arrival.slot.as_deref(),
     }
 }

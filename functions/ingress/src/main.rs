@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::Client;
 use dynamo::{InboxTable, RegistryTable, StateTable};
 use flow::accept::Door;
-use ingress::{Config, Heart, Ingress, gateway, sources::Sources};
+use ingress::{Config, Ingress, Lookout, gateway, sources::Sources};
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use runtime::aws::{Aws, Pace, Service};
 use runtime::{BodyStore, SecretsManager, SqsQueue, telemetry};
@@ -24,9 +24,9 @@ async fn main() -> Result<(), Error> {
     let registry = RegistryTable { client, table: c.registry_table };
     let secrets = SecretsManager::new(aws.secrets_manager(), c.secret_prefix);
     let ingress = Ingress {
-        sources: Sources::new(&registry, &secrets, c.source_fresh, c.source_stale),
+        sources: Sources::new(&registry, &secrets, &state, c.source_fresh, c.source_stale),
         door: Door { inbox: &inbox, queue: &queue, bodies: &bodies, first_due: c.first_due },
-        heart: Heart::new(&state),
+        lookout: Lookout::new(&state),
         metrics: telemetry::Metrics::new(&c.base.env_name),
         budget: c.budget,
     };

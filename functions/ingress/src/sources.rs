@@ -1,4 +1,4 @@
-//! Sources with their schemes and secrets, kept between requests.
+//! Sources with their schemes, their secrets and the keys that their providers publish, kept between requests.
 //!
 //! A request that is refused costs no read, unless it makes up a new name: known sources are believed for minutes, the
 //! latest unknown names are remembered, and a wrong signature makes us look for newer secrets once a minute at most.
@@ -12,12 +12,14 @@ use std::{
 
 use domain::{
     id::SourceName,
-    ports::{Registry, SourceSecret, SourceSecrets, StoreError},
+    ports::{
+        KEY_LIFE, ProviderKeys, PublishedKey, Registry, SourceSecret, SourceSecrets, StoreError,
+    },
     source::{SchemeChoice, Source},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runtime::telemetry::chain;
-use signing::{Key, Problems, Scheme, Secret};
+use signing::{Key, Problems, Scheme, Secret, scheme::Verifier};
 
 /// How long a name is remembered as unknown: a new source works after this at the latest.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
@@ -33,8 +35,14 @@ const MAX_KNOWN: usize = 1000;
 /// How long a source is not read again after reading it failed: an outage must not cost each request its time.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// How long the secrets of a source are not looked for again because of a wrong signature.
+/// How long the secrets of a source are not looked for again because of a wrong signature, or of a key that is not there.
 const BETWEEN_REFRESHES: Duration = Duration::from_secs(60);
+
+/// The same for a source that has no secret yet, or waits for one: it is about to come.
+const BETWEEN_FIRST_REFRESHES: Duration = Duration::from_secs(5);
+
+/// From this age on, a published key is asked for again, a day before it stops being believed.
+const AGEING: SignedDuration = SignedDuration::from_hours(6 * 24);
 
 /// One source, ready to verify with.
 #[derive(Clone, Debug)]
@@ -46,6 +54,8 @@ pub struct Feed {
     keys: Vec<Key>,
     /// When each of the keys ends.
     ends: Vec<Option<Timestamp>>,
+    /// When each published key was fetched, by its id.
+    fetched: BTreeMap<String, Timestamp>,
 }
 
 /// Why a source cannot be used.
@@ -57,6 +67,9 @@ pub enum SourceError {
     /// Its secrets cannot be read.
     #[error("the secrets cannot be read")]
     Secrets(#[source] StoreError),
+    /// The keys that its provider publishes cannot be read.
+    #[error("the provider's keys cannot be read")]
+    Keys(#[source] StoreError),
     /// No scheme of that name ships with this version.
     #[error("there is no scheme `{0}` in this version")]
     NoScheme(String),
@@ -69,7 +82,9 @@ impl SourceError {
     /// Whether the source may be usable later, without anybody doing anything.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Registry(cause) | Self::Secrets(cause) => cause.is_transient(),
+            Self::Registry(cause) | Self::Secrets(cause) | Self::Keys(cause) => {
+                cause.is_transient()
+            }
             Self::NoScheme(_) | Self::BadScheme(_) => false,
         }
     }
@@ -77,9 +92,10 @@ impl SourceError {
 
 /// The sources that are kept.
 #[derive(Debug)]
-pub struct Sources<'a, R, S> {
+pub struct Sources<'a, R, S, K> {
     registry: &'a R,
     secrets: &'a S,
+    published: &'a K,
     fresh: Duration,
     stale: Duration,
     kept: Mutex<Kept>,
@@ -100,10 +116,26 @@ struct Known {
     tried_at: Timestamp,
 }
 
-impl<'a, R: Registry, S: SourceSecrets> Sources<'a, R, S> {
+impl<'a, R: Registry, S: SourceSecrets, K: ProviderKeys> Sources<'a, R, S, K> {
     /// No source yet. One that was read is believed for `fresh`, and for `stale` while it cannot be read again.
-    pub fn new(registry: &'a R, secrets: &'a S, fresh: Duration, stale: Duration) -> Self {
-        Self { registry, secrets, fresh, stale, kept: Mutex::default() }
+    pub fn new(
+        registry: &'a R,
+        secrets: &'a S,
+        published: &'a K,
+        fresh: Duration,
+        stale: Duration,
+    ) -> Self {
+        Self { registry, secrets, published, fresh, stale, kept: Mutex::default() }
+    }
+
+    /// Where sources are read.
+    pub(crate) fn registry(&self) -> &'a R {
+        self.registry
+    }
+
+    /// Where secrets are read.
+    pub(crate) fn secrets(&self) -> &'a S {
+        self.secrets
     }
 
     /// A source; `None` if there is none of this name.
@@ -134,9 +166,12 @@ impl<'a, R: Registry, S: SourceSecrets> Sources<'a, R, S> {
     /// A source whose secrets may be newer than those that a signature just failed with. `None`: it is too soon, or it
     /// cannot be read.
     pub async fn refresh(&self, name: &SourceName, now: Timestamp) -> Option<Arc<Feed>> {
-        let tried_at = self.kept().known.get(name)?.tried_at;
-        if age(tried_at, now) < BETWEEN_REFRESHES {
-            return None;
+        {
+            let kept = self.kept();
+            let known = kept.known.get(name)?;
+            if age(known.tried_at, now) < known.feed.between_refreshes(now) {
+                return None;
+            }
         }
         match self.load(name, now).await {
             Ok(feed) => feed,
@@ -150,6 +185,11 @@ impl<'a, R: Registry, S: SourceSecrets> Sources<'a, R, S> {
     /// Whether a source of this name is kept: strangers do not choose what is counted.
     pub fn is_known(&self, name: &SourceName) -> bool {
         self.kept().known.contains_key(name)
+    }
+
+    /// Forgets a source, so that it is read again.
+    pub(crate) fn forget(&self, name: &SourceName) {
+        self.kept().known.remove(name);
     }
 
     fn is_due(&self, known: &Known, now: Timestamp) -> bool {
@@ -172,7 +212,11 @@ impl<'a, R: Registry, S: SourceSecrets> Sources<'a, R, S> {
             return Ok(None);
         };
         let secrets = self.secrets.of(name).await.map_err(SourceError::Secrets)?;
-        let feed = Arc::new(Feed::new(source, &secrets)?);
+        let mut feed = Feed::new(source, &secrets)?;
+        if publishes_keys(&feed.scheme) {
+            feed.add(self.published.published(name).await.map_err(SourceError::Keys)?);
+        }
+        let feed = Arc::new(feed);
         self.kept().keep(name, Known { feed: Arc::clone(&feed), loaded_at: now, tried_at: now });
         Ok(Some(feed))
     }
@@ -239,7 +283,41 @@ impl Feed {
             .iter()
             .filter_map(|secret| Some((key(&source.name, &scheme, secret)?, secret.expires_at)))
             .unzip();
-        Ok(Self { source, scheme, keys, ends })
+        Ok(Self { source, scheme, keys, ends, fetched: BTreeMap::new() })
+    }
+
+    /// The keys that the provider publishes, beside the secrets.
+    fn add(&mut self, published: Vec<PublishedKey>) {
+        for PublishedKey { id, text, fetched_at } in published {
+            match Key::published(&self.scheme, &id, &text) {
+                Ok(key) => {
+                    self.keys.push(key);
+                    self.ends.push(Some(fetched_at.saturating_add(KEY_LIFE).unwrap_or(fetched_at)));
+                    self.fetched.insert(id, fetched_at);
+                }
+                Err(error) => {
+                    tracing::error!(source = %self.source.name, %error, "a key of the provider cannot be used");
+                }
+            }
+        }
+    }
+
+    /// Whether the key of this id was published, and long enough ago to ask for it again.
+    pub fn is_ageing(&self, key_id: &str, now: Timestamp) -> bool {
+        self.fetched.get(key_id).is_some_and(|at| now.duration_since(*at) >= AGEING)
+    }
+
+    /// Whether a handshake may bring a secret.
+    pub fn waits(&self, now: Timestamp) -> bool {
+        self.source.awaits_secret_until.is_some_and(|until| now < until)
+    }
+
+    fn between_refreshes(&self, now: Timestamp) -> Duration {
+        if self.keys.is_empty() || self.waits(now) {
+            BETWEEN_FIRST_REFRESHES
+        } else {
+            BETWEEN_REFRESHES
+        }
     }
 
     /// The keys that count at a time.
@@ -251,6 +329,13 @@ impl Feed {
         let active = self.keys.iter().zip(&self.ends).filter(|(_, end)| !ended(end));
         Cow::Owned(active.map(|(key, _)| key.clone()).collect())
     }
+}
+
+/// Whether the provider publishes keys. Read only then: most sources cost one read less.
+fn publishes_keys(scheme: &Scheme) -> bool {
+    let by_code = [Verifier::Sns, Verifier::PayPal, Verifier::Plaid];
+    scheme.lookup().is_some()
+        || scheme.verifier().is_some_and(|verifier| by_code.contains(&verifier))
 }
 
 /// A secret that cannot be one is left out, so that the others still work; none at all refuses everything.

@@ -3,161 +3,16 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(clippy::indexing_slicing, reason = "a field that a JSON value does not have is null")]
 
+mod world;
+
 use std::time::Duration;
 
-use domain::{
-    body::Sha256Hash,
-    id::SourceName,
-    inbox::{Row, Status},
-    ports::SourceSecret,
-    secret::SecretText,
-    source::{Handler, SchemeChoice, Source},
-};
-use flow::{
-    accept::Door,
-    body::{self, Opened},
-};
+use domain::{body::Sha256Hash, inbox::Status, source::SchemeChoice};
 use http::StatusCode;
-use ingress::{
-    Answer, Heart, Ingress, MAX_BODY,
-    gateway::{Arrival, Event, Response},
-    sources::Sources,
-};
-use jiff::Timestamp;
-use runtime::telemetry::Metrics;
+use ingress::{Answer, MAX_BODY, gateway::Response};
 use serde_json::{Value, json};
-use testkit::{
-    chaos::{Fault, When},
-    memory::{MemoryQueue, MemorySecrets, Store},
-};
-
-const S1: &str = "whsec_AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=";
-const B_ASCII: &[u8] = br#"{"type":"invoice.paid","data":{"id":"in_1","amount":1999}}"#;
-
-/// T0 of the field cases.
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_760_000_000 + second).unwrap()
-}
-
-fn name(text: &str) -> SourceName {
-    text.parse().unwrap()
-}
-
-fn event(file: &str) -> Value {
-    let path = format!("{}/tests/events/{file}.json", env!("CARGO_MANIFEST_DIR"));
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
-
-fn with(mut event: Value, pointer: &str, value: impl Into<Value>) -> Value {
-    *event.pointer_mut(pointer).unwrap() = value.into();
-    event
-}
-
-fn with_header(mut event: Value, name: &str, value: Option<&str>) -> Value {
-    let headers = event["headers"].as_object_mut().unwrap();
-    match value {
-        Some(value) => headers.insert(name.to_owned(), value.into()),
-        None => headers.remove(name),
-    };
-    event
-}
-
-fn arrival(event: Value) -> Arrival {
-    serde_json::from_value::<Event>(event).unwrap().into()
-}
-
-struct World {
-    store: Store,
-    queue: MemoryQueue,
-    secrets: MemorySecrets,
-    budget: Duration,
-}
-
-impl World {
-    fn new() -> Self {
-        let world = Self {
-            store: Store::default(),
-            queue: MemoryQueue::new(Duration::from_secs(30), 16),
-            secrets: MemorySecrets::default(),
-            budget: Duration::from_secs(4),
-        };
-        let preset = |name: &str| SchemeChoice::Preset(name.to_owned());
-        world.add("sw", preset("standard_webhooks"), S1);
-        world.add("stripe", preset("stripe"), "field-secret-1");
-        world.add("github", preset("github"), "field-secret-1");
-        let no_id = json!({"like": "github", "identity": {"id": null, "type": null}});
-        world.add("noid", SchemeChoice::Own(no_id), "field-secret-1");
-        world
-    }
-
-    fn add(&self, source: &str, scheme: SchemeChoice, secret: &str) {
-        let name = name(source);
-        let handler = Handler::Mirror { emit_to: None };
-        self.secrets.set(&name, vec![key("k1", secret)]);
-        let source = Source { name: name.clone(), scheme, handler, created_at: at(-1000) };
-        self.store.tables().sources.insert(name, source);
-    }
-
-    fn ingress(&self) -> Ingress<'_, Store, MemorySecrets, Store, MemoryQueue, Store, Store> {
-        Ingress {
-            sources: Sources::new(
-                &self.store,
-                &self.secrets,
-                Duration::from_mins(5),
-                Duration::from_mins(60),
-            ),
-            door: Door {
-                inbox: &self.store,
-                queue: &self.queue,
-                bodies: &self.store,
-                first_due: Duration::from_secs(120),
-            },
-            heart: Heart::new(&self.store),
-            metrics: Metrics::new("test"),
-            budget: self.budget,
-        }
-    }
-
-    /// One event, to a sandbox that has just started.
-    async fn answer(&self, event: Value, second: i64) -> StatusCode {
-        let (ingress, arrival) = (self.ingress(), arrival(event));
-        let token = format!("{second}-{}", self.rows().len());
-        let work = ingress.receive(&arrival, token, at(second));
-        // Only a bug comes near this.
-        tokio::time::timeout(Duration::from_secs(20), work).await.unwrap().status()
-    }
-
-    fn rows(&self) -> Vec<Row> {
-        self.store.tables().inbox.values().map(|item| item.row.clone()).collect()
-    }
-
-    fn row(&self) -> Row {
-        let [row] = self.rows().try_into().unwrap();
-        row
-    }
-
-    async fn body(&self, row: &Row) -> Vec<u8> {
-        match body::open(&row.new, &self.store, &self.store).await.unwrap() {
-            Opened::Bytes(bytes) => bytes,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn messages(&self) -> usize {
-        std::iter::from_fn(|| self.queue.receive(|_| 0)).count()
-    }
-}
-
-fn key(id: &str, secret: &str) -> SourceSecret {
-    SourceSecret { id: id.to_owned(), text: SecretText::new(secret.to_owned()), expires_at: None }
-}
-
-/// The status of an event to a fresh world, and how many rows it left.
-async fn alone(event: Value) -> (u16, usize) {
-    let world = World::new();
-    let status = world.answer(event, 0).await;
-    (status.as_u16(), world.rows().len())
-}
+use testkit::chaos::{Fault, When};
+use world::{B_ASCII, World, alone, arrival, at, counted, event, key, name, with, with_header};
 
 #[tokio::test]
 async fn an_event_of_each_provider_is_stored_and_told_to_the_worker() {
@@ -302,14 +157,20 @@ async fn odd_headers_do_not_cost_the_event() {
 #[tokio::test]
 async fn an_answer_tells_the_sender_nothing() {
     let world = World::new();
-    let response = |answer: Answer| serde_json::to_value(Response::from(answer)).unwrap();
+    let response = |answer| serde_json::to_value(Response::new(answer, "POST")).unwrap();
     let refused =
         world.ingress().receive(&arrival(event("joined_webhook_id")), "t".to_owned(), at(0)).await;
-    assert_eq!(response(refused), json!({"statusCode": 401, "headers": {}, "body": ""}));
+    assert_eq!(
+        response(refused),
+        json!({"statusCode": 401, "headers": {}, "body": "", "isBase64Encoded": false})
+    );
     let unknown = with(event("standard_webhooks"), "/pathParameters/source", "nobody");
     let unknown = world.ingress().receive(&arrival(unknown), "t".to_owned(), at(0)).await;
-    assert_eq!(response(unknown), json!({"statusCode": 404, "headers": {}, "body": ""}));
-    let away = json!({"statusCode": 503, "headers": {"retry-after": "60"}, "body": ""});
+    assert_eq!(
+        response(unknown),
+        json!({"statusCode": 404, "headers": {}, "body": "", "isBase64Encoded": false})
+    );
+    let away = json!({"statusCode": 503, "headers": {"retry-after": "60"}, "body": "", "isBase64Encoded": false});
     assert_eq!(response(Answer::Unavailable), away);
 }
 
@@ -495,22 +356,6 @@ async fn while_the_registry_is_away_nothing_is_counted_by_a_name_that_a_stranger
     }
 }
 
-/// Name, source (or `-`) and value of what was counted.
-fn counted(metrics: &Metrics) -> Vec<(String, String, f64)> {
-    let lines =
-        metrics.lines(at(0)).into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap());
-    lines
-        .flat_map(|line| {
-            let source =
-                line.get("source").map_or("-", |source| source.as_str().unwrap()).to_owned();
-            let of = |(name, value): (&String, &Value)| {
-                Some((name.clone(), source.clone(), value.as_f64()?))
-            };
-            line.as_object().unwrap().iter().filter_map(of).collect::<Vec<_>>()
-        })
-        .collect()
-}
-
 /// A8: a flood of bad requests costs nothing but its own time.
 #[tokio::test]
 async fn bad_requests_cost_no_table_read_and_no_write() {
@@ -533,8 +378,12 @@ async fn bad_requests_cost_no_table_read_and_no_write() {
             assert!(matches!(answer, Answer::Untrusted | Answer::NotFound));
         }
     }
-    assert_eq!(world.store.chaos.calls(), ["registry.source"; 3]);
+    let mut calls = world.store.chaos.calls();
+    calls.retain(|call| *call != "watch.note_rejects");
+    assert_eq!(calls, ["registry.source"; 3]);
     assert_eq!(world.secrets.chaos.calls(), ["secrets.of"; 2]);
+    // Two sources that exist, ten seconds each.
+    assert_eq!(world.store.chaos.calls().len() - calls.len(), 2);
 }
 
 #[tokio::test]
@@ -581,7 +430,7 @@ async fn new_events_beat_at_most_every_ten_seconds() {
             ingress.receive(&arrival(event), format!("{id}{second}"), at(second)).await,
             Answer::Accepted
         );
-        beats.push(world.store.tables().beats[&name("github")]);
+        beats.push(world.store.tables().watched[&name("github")].accepted_at.unwrap());
     }
     assert_eq!(beats, [at(0), at(0), at(0), at(10), at(10), at(20)]);
 }
@@ -590,7 +439,7 @@ async fn new_events_beat_at_most_every_ten_seconds() {
 async fn a_heartbeat_that_fails_or_hangs_changes_nothing() {
     for fault in [Fault::Unavailable, Fault::Refused, Fault::Crash] {
         let world = World { budget: Duration::from_millis(50), ..World::new() };
-        world.store.chaos.on("state.beat", When::Before, fault);
+        world.store.chaos.on("watch.note_accepted", When::Before, fault);
         assert_eq!(world.answer(event("github"), 0).await, StatusCode::OK, "{fault:?}");
         assert_eq!((world.rows().len(), world.messages()), (1, 1));
     }
@@ -604,5 +453,5 @@ async fn when_the_answer_is_given_everything_is_done() {
     let answer = ingress.receive(&arrival(event("github")), "t".to_owned(), at(0)).await;
     drop(ingress);
     assert_eq!((answer, world.rows().len(), world.messages()), (Answer::Accepted, 1, 1));
-    assert!(world.store.tables().beats.contains_key(&name("github")));
+    assert!(world.store.tables().watched.contains_key(&name("github")));
 }

@@ -1,13 +1,16 @@
 //! What the sweeper reads of its environment.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
+use domain::address::{AddressPolicy, EndpointUrl};
 use runtime::{
     aws,
     env::{BadEnv, Base, Env},
 };
 
-use crate::Rules;
+use url::Host;
+
+use crate::{Rules, provider::Local};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -34,6 +37,10 @@ pub struct Config {
     pub wake_queue_url: String,
     /// How long a relayed event stays.
     pub outbox_retention: Duration,
+    /// What the names of secrets begin with.
+    pub secret_prefix: String,
+    /// The way to providers, on the local host.
+    pub local: Local,
     /// The waits and limits.
     pub rules: Rules,
 }
@@ -58,6 +65,8 @@ impl Config {
         let inbound_queue_url = env.text("INBOUND_QUEUE_URL");
         let wake_queue_url = env.text("WAKE_QUEUE_URL");
         let outbox_retention = env.millis("OUTBOX_RETENTION_MS", 1..=3650 * DAY_MS);
+        let secret_prefix = env.text("SECRET_PREFIX");
+        let local = local(env);
         let rules = rules(env);
         Some(Self {
             base: base?,
@@ -70,8 +79,40 @@ impl Config {
             inbound_queue_url: inbound_queue_url?,
             wake_queue_url: wake_queue_url?,
             outbox_retention: outbox_retention?,
+            secret_prefix: secret_prefix?,
+            local: local?,
             rules: rules?,
         })
+    }
+}
+
+/// A stand-in for all providers is one on this machine, and only where this machine may be dialled at all.
+fn local(env: &mut Env) -> Option<Local> {
+    let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
+    let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
+    let extra_root = env.optional_text("LOCAL_EXTRA_ROOT").map(PathBuf::from);
+    let stand_in = env.optional_text("LOCAL_PROVIDER_URL");
+    let policy = AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? };
+    let stand_in = match stand_in {
+        None => None,
+        Some(text) => match EndpointUrl::parse(&text, &policy).ok().filter(is_here) {
+            Some(url) => Some(url),
+            None => {
+                return env.problem(
+                    "LOCAL_PROVIDER_URL",
+                    "is not an https address on this machine, or LOCAL_ALLOW_LOOPBACK is not set",
+                );
+            }
+        },
+    };
+    Some(Local { policy, extra_root, stand_in })
+}
+
+fn is_here(url: &EndpointUrl) -> bool {
+    match url.as_url().host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        _ => false,
     }
 }
 
@@ -114,12 +155,17 @@ mod tests {
             "ENV_NAME",
             "INBOUND_QUEUE_URL",
             "INBOX_TABLE",
+            "LOCAL_ALLOW_ANY_PORT",
+            "LOCAL_ALLOW_LOOPBACK",
+            "LOCAL_EXTRA_ROOT",
+            "LOCAL_PROVIDER_URL",
             "LOG_LEVEL",
             "OUTBOX_RETENTION_MS",
             "OUTBOX_SHARDS",
             "OUTBOX_TABLE",
             "PENDING_SHARDS",
             "REGISTRY_TABLE",
+            "SECRET_PREFIX",
             "STATE_TABLE",
             "SWEEP_BUDGET_MS",
             "SWEEP_CLAIM_BASE_MS",

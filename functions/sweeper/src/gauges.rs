@@ -1,19 +1,19 @@
 //! What is left, as numbers: read from the tables, because a queue knows neither what it lost nor how old it is (SQS
 //! leaves messages that were received often out of its age).
 
-use domain::ports::{Backlog, DueInbox, Lanes, Outbox, Registry, State, StoreError, Stored};
+use domain::ports::{Backlog, DueInbox, Lanes, Outbox, Registry, StoreError, Stored, Watch};
 use jiff::Timestamp;
 use runtime::telemetry::{Metrics, Unit};
 
 use crate::{Part, Sweeper, inbox};
 
 /// Measures everything that can be measured. What cannot is left out, and an alarm takes missing data for a breach.
-pub(crate) async fn measure<I, S, O, L, R, Q, W, N>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+pub(crate) async fn measure<I, S, O, L, R, Q, W, N, K, P>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
 ) -> Part
 where
     I: DueInbox,
-    S: State,
+    S: Watch,
     O: Outbox,
     L: Lanes,
     R: Registry,
@@ -108,11 +108,11 @@ async fn due(lanes: &impl Lanes, shards: u16, now: Timestamp) -> Stored<Backlog>
 /// How long ago each source was heard. A source that was never heard has no age yet.
 async fn last_events(
     registry: &impl Registry,
-    state: &impl State,
+    state: &impl Watch,
     gauge: &Gauge<'_>,
 ) -> Stored<()> {
     for source in registry.sources().await? {
-        if let Some(at) = state.last_beat(&source.name).await? {
+        if let Some(at) = state.health(&source.name, gauge.now).await?.last_accepted_at {
             let name = source.name.as_str();
             gauge.record("last_event_age", Unit::Seconds, Some(name), gauge.age(at));
         }

@@ -35,8 +35,8 @@ enum Fate {
 ///
 /// A row is claimed before its message is sent: if the message is lost, the due time has moved by the claim and the row
 /// comes again; if the claim fails, somebody else takes care of it.
-pub(crate) async fn sweep<I, S, O, L, R, Q, W, N>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
     until: Timestamp,
 ) -> Part
 where
@@ -86,8 +86,8 @@ where
 ///
 /// Hidden and delayed messages do not count: one may be of a worker that died, or a second one of a row that fails, and
 /// counted they would stand for a row whose own message was lost.
-async fn is_full<I, S, O, L, R, Q, W, N>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+async fn is_full<I, S, O, L, R, Q, W, N, K, P>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
 ) -> Stored<bool>
 where
     I: DueInbox,
@@ -110,8 +110,8 @@ pub(crate) async fn pending(inbox: &impl DueInbox, shards: u16) -> Stored<Backlo
 }
 
 /// Claims or parks rows, side by side. Gives those that were claimed.
-async fn claim<I, S, O, L, R, Q, W, N>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+async fn claim<I, S, O, L, R, Q, W, N, K, P>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
     keys: Vec<InboxKey>,
     is_full: bool,
     part: &mut Part,
@@ -143,8 +143,8 @@ where
     claimed
 }
 
-async fn one<I, S, O, L, R, Q, W, N>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+async fn one<I, S, O, L, R, Q, W, N, K, P>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
     key: &InboxKey,
     is_full: bool,
 ) -> Stored<Fate>
@@ -172,8 +172,8 @@ fn is_due(row: &Row, now: Timestamp) -> bool {
     row.status == Status::Pending && row.due_at.is_some_and(|due_at| due_at <= now)
 }
 
-async fn send<I, S, O, L, R, Q, W, N>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+async fn send<I, S, O, L, R, Q, W, N, K, P>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
     claimed: &[InboundMessage],
     part: &mut Part,
 ) where

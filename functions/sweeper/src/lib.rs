@@ -3,27 +3,36 @@
 //!
 //! One sweep, under a lease so that two never run at once: [`inbox`] sends events whose message was lost, and parks those
 //! whose attempts are used up; [`outbox`] relays what the stream did not bring; [`lanes`] wakes lanes whose time has
-//! come. They run side by side, oldest first, until the budget is spent. Then [`gauges`] measures what is left, so that
-//! an alarm sees what no sweep could fix. One part's failure does not stop the others, and fails the function at the end.
+//! come; [`errands`] fetches keys that providers publish and confirms subscriptions, over the one way out ([`provider`]).
+//! They run side by side, oldest first, until the budget is spent. Then [`gauges`] measures what is left, so that an alarm
+//! sees what no sweep could fix. One part's failure does not stop the others, and fails the function at the end.
 //!
-//! It must never: delete anything, deliver anything itself, or claim a row without moving its due time ahead.
+//! It must never: delete anything, deliver anything itself, call an address that no scheme pins, or claim a row without
+//! moving its due time ahead.
 
 pub mod config;
+pub mod errands;
 pub mod gauges;
 pub mod inbox;
 pub mod lanes;
 pub mod outbox;
+pub mod provider;
 
 use std::time::Duration;
 
 use domain::{
     message::{InboundMessage, WakeMessage},
-    ports::{DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, Queue, Registry, State, StoreError},
+    ports::{
+        DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, ProviderKeys, Queue, Registry,
+        SourceSecrets, State, StoreError, Watch,
+    },
 };
 use flow::fanout::EndpointCache;
 use futures_util::join;
 use jiff::Timestamp;
 use runtime::telemetry::{Metrics, Step};
+
+use crate::{errands::Errands, provider::Provider};
 
 /// What the lease is of.
 const LEASE: &str = "sweeper";
@@ -55,7 +64,7 @@ pub struct Rules {
 
 /// What a sweep works with.
 #[derive(Debug)]
-pub struct Sweeper<'a, I, S, O, L, R, Q, W, N> {
+pub struct Sweeper<'a, I, S, O, L, R, Q, W, N, K, P> {
     /// Events received.
     pub inbox: &'a I,
     /// The lease, and when each source was last heard.
@@ -70,6 +79,8 @@ pub struct Sweeper<'a, I, S, O, L, R, Q, W, N> {
     pub inbound: &'a Q,
     /// The deliverer's queue.
     pub wake: &'a W,
+    /// What is owed to providers.
+    pub errands: Errands<'a, K, P>,
     /// Endpoints as they were read before.
     pub cache: &'a EndpointCache,
     /// The waits and limits.
@@ -124,16 +135,18 @@ impl Part {
     }
 }
 
-impl<I, S, O, L, R, Q, W, N> Sweeper<'_, I, S, O, L, R, Q, W, N>
+impl<I, S, O, L, R, Q, W, N, K, P> Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>
 where
     I: Inbox + DueInbox,
-    S: State,
+    S: State + Watch + ProviderKeys,
     O: Outbox,
     L: Lanes + Fanout,
     R: Registry,
     Q: Queue<InboundMessage>,
     W: Queue<WakeMessage>,
     N: Fn() -> Timestamp + Sync,
+    K: SourceSecrets,
+    P: Provider,
 {
     /// Makes one sweep as `owner`, a name that no other sweep has.
     ///
@@ -150,14 +163,21 @@ where
             };
         let until = after(began, self.rules.budget);
         // On the heap: each holds a page of what it reads.
-        let (inbox, outbox, lanes) = join!(
+        let (inbox, outbox, lanes, errands) = join!(
             Box::pin(inbox::sweep(self, until)),
             Box::pin(outbox::sweep(self, until)),
             Box::pin(lanes::sweep(self, until)),
+            Box::pin(errands::sweep(self, until)),
         );
         let gauges = Box::pin(gauges::measure(self)).await;
 
-        let parts = [("inbox", inbox), ("outbox", outbox), ("lanes", lanes), ("gauges", gauges)];
+        let parts = [
+            ("inbox", inbox),
+            ("outbox", outbox),
+            ("lanes", lanes),
+            ("errands", errands),
+            ("gauges", gauges),
+        ];
         let (mut started, mut parked) = (0, 0);
         let mut broken: Option<SweepFailed> = None;
         for (name, part) in parts {

@@ -4,12 +4,9 @@ use dynamo::{DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable
 use flow::fanout::EndpointCache;
 use jiff::Timestamp;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use runtime::{
-    SqsQueue,
-    aws::{Aws, Pace, Service},
-    telemetry::{self, Metrics},
-};
-use sweeper::{Sweeper, config::Config};
+use runtime::aws::{Aws, Pace, Service};
+use runtime::{SecretsManager, SqsQueue, telemetry};
+use sweeper::{Sweeper, config::Config, errands::Errands, provider};
 
 #[tokio::main]
 #[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
@@ -27,10 +24,12 @@ async fn main() -> Result<(), Error> {
     let registry = &RegistryTable { client, table: c.registry_table };
     let (inbound, wake) = (c.inbound_queue_url, c.wake_queue_url);
     let (inbound, wake) = (&SqsQueue::new(aws.sqs(), inbound), &SqsQueue::new(aws.sqs(), wake));
-    let (cache, metrics) = (&EndpointCache::default(), &Metrics::new(&c.base.env_name));
+    let secrets = &SecretsManager::new(aws.secrets_manager(), c.secret_prefix);
+    let errands = Errands { secrets, provider: &provider::Client::open(c.local)? };
+    let (cache, metrics) = (&EndpointCache::default(), &telemetry::Metrics::new(&c.base.env_name));
     let now = Timestamp::now;
     #[rustfmt::skip]
-    let sweeper = &Sweeper { inbox, state, outbox, lanes, registry, inbound, wake, cache, rules, metrics, now };
+    let sweeper = &Sweeper { inbox, state, outbox, lanes, registry, inbound, wake, errands, cache, rules, metrics, now };
     let handle = |event: LambdaEvent<serde_json::Value>| async move {
         let swept = sweeper.sweep(&event.context.request_id).await;
         metrics.flush(now());

@@ -21,8 +21,8 @@ const PAGE: usize = 50;
 const WIDTH: usize = 10;
 
 /// Relays what was not relayed: the same steps as the relay's, which change nothing when they are repeated.
-pub(crate) async fn sweep<I, S, O, L, R, Q, W, N>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N>,
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
     until: Timestamp,
 ) -> Part
 where

@@ -8,7 +8,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,16 +24,25 @@ use domain::{
     lane::LaneId,
     message::{InboundMessage, Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
-    ports::{Fanout as _, Inbox as _, Outbox as _, Queue, State as _},
+    ports::{
+        AcceptReport, Fanout as _, Inbox as _, Outbox as _, ProviderKeys as _, Queue, SourceSecret,
+        State as _, Want, Watch as _,
+    },
+    secret::SecretText,
     source::{Handler, SchemeChoice, Source},
 };
 use flow::fanout::EndpointCache;
 use jiff::Timestamp;
 use runtime::telemetry::Metrics;
-use sweeper::{Rules, SweepFailed, Sweeper, Swept};
+use signing::lookup::Call;
+use sweeper::{
+    Rules, SweepFailed, Sweeper, Swept,
+    errands::Errands,
+    provider::{Answered, NoAnswer, Provider},
+};
 use testkit::{
     chaos::{Fault, When},
-    memory::{MemoryQueue, Store},
+    memory::{MemoryQueue, MemorySecrets, Store},
 };
 
 const RULES: Rules = Rules {
@@ -46,10 +58,30 @@ const RULES: Rules = Rules {
     delivery_deadline: Duration::from_secs(345_600),
 };
 
+/// A provider that answers as it is told, and otherwise not at all.
+#[derive(Default)]
+struct Canned {
+    answer: Mutex<Option<(u16, String)>>,
+    asked: Mutex<Vec<(String, bool)>>,
+}
+
+impl Provider for Canned {
+    async fn call(&self, call: &Call) -> Result<Answered, NoAnswer> {
+        let with_credentials = !call.headers.is_empty();
+        self.asked.lock().unwrap().push((call.url.clone(), with_credentials));
+        match self.answer.lock().unwrap().clone() {
+            Some((status, body)) => Ok(Answered { status, body: body.into_bytes() }),
+            None => Err(NoAnswer::Late),
+        }
+    }
+}
+
 struct Bench {
     store: Store,
     inbound: MemoryQueue,
     wake: MemoryQueue,
+    secrets: MemorySecrets,
+    provider: Canned,
     cache: EndpointCache,
     metrics: Metrics,
     clock: AtomicI64,
@@ -76,6 +108,8 @@ impl Bench {
             store: Store::new(2),
             inbound: queue(),
             wake: queue(),
+            secrets: MemorySecrets::default(),
+            provider: Canned::default(),
             cache: EndpointCache::default(),
             metrics: Metrics::new("test"),
             clock: AtomicI64::new(1_800_000_000),
@@ -105,6 +139,8 @@ impl Bench {
             key_id: None,
             token: name.to_owned(),
             traceparent: None,
+            delivery_id: None,
+            parent: None,
         };
         let _ = self.store.accept(&new).await.unwrap();
     }
@@ -132,6 +168,7 @@ impl Bench {
             registry: &self.store,
             inbound: &self.inbound,
             wake: &self.wake,
+            errands: Errands { secrets: &self.secrets, provider: &self.provider },
             cache: &self.cache,
             rules: RULES,
             metrics: &self.metrics,
@@ -454,14 +491,12 @@ async fn the_gauges_say_what_is_left_and_for_how_long() {
     });
     bench.outgoing("o", 30);
     bench.store.wake(&lane, at(70)).await.unwrap();
-    let source = Source {
-        name: "shop".parse().unwrap(),
-        scheme: SchemeChoice::Preset("stripe".to_owned()),
-        handler: Handler::Mirror { emit_to: None },
-        created_at: at(0),
-    };
+    let scheme = SchemeChoice::Preset("stripe".to_owned());
+    let handler = Handler::Mirror { emit_to: None };
+    let source = Source::new("shop".parse().unwrap(), scheme, handler, at(0));
     bench.store.tables().sources.insert(source.name.clone(), source.clone());
-    bench.store.beat(&source.name, at(40)).await.unwrap();
+    let accepted = AcceptReport { at: at(40), key_id: None, is_new: true };
+    bench.store.note_accepted(&source.name, &accepted).await.unwrap();
     bench.at(100);
     bench.sweep().await.unwrap();
     let lines = bench.metrics.lines(at(100)).join("\n");
@@ -477,4 +512,156 @@ async fn the_gauges_say_what_is_left_and_for_how_long() {
     ] {
         assert!(lines.contains(expected), "{expected} in\n{lines}");
     }
+}
+
+const CIRCLE_KEY: &str = "879dc113-5ca4-4ff7-a6b7-54652083fcf8";
+
+impl Bench {
+    fn source(&self, name: &str, scheme: &str) {
+        let scheme = SchemeChoice::Preset(scheme.to_owned());
+        let handler = Handler::Mirror { emit_to: None };
+        let source = Source::new(name.parse().unwrap(), scheme, handler, at(0));
+        self.store.tables().sources.insert(source.name.clone(), source);
+    }
+
+    fn answers(&self, status: u16, body: &str) {
+        *self.provider.answer.lock().unwrap() = Some((status, body.to_owned()));
+    }
+
+    fn asked(&self) -> Vec<String> {
+        let asked = std::mem::take(&mut *self.provider.asked.lock().unwrap());
+        asked.into_iter().map(|(url, _)| url).collect()
+    }
+
+    async fn owed(&self) -> usize {
+        self.store.owed(at(1_000_000), 100).await.unwrap().len()
+    }
+}
+
+/// What the provider of the preset answers, with a key that can be used.
+fn circle_answer() -> String {
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let spki = rcgen::PublicKeyData::subject_public_key_info(&pair);
+    let key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, spki);
+    serde_json::json!({ "data": { "id": CIRCLE_KEY, "publicKey": key } }).to_string()
+}
+
+#[tokio::test]
+async fn a_key_that_is_wanted_is_fetched_from_the_address_that_the_scheme_pins() {
+    let bench = Bench::new();
+    bench.source("circle", "circle");
+    let circle = "circle".parse().unwrap();
+    let secret = SecretText::new("the-api-key".to_owned());
+    let secret = SourceSecret { id: "k1".to_owned(), text: secret, expires_at: None };
+    bench.secrets.set(&circle, vec![secret]);
+    bench.store.want(&circle, &Want::Key(CIRCLE_KEY.to_owned()), at(0)).await.unwrap();
+    bench.answers(200, &circle_answer());
+    bench.at(5);
+    assert_eq!(bench.sweep().await.unwrap(), Swept::Done { started: 1, parked: 0 });
+    let url = format!("https://api.circle.com/v2/notifications/publicKey/{CIRCLE_KEY}");
+    assert_eq!(*bench.provider.asked.lock().unwrap(), [(url, true)]);
+    let [key] = bench.store.published(&circle).await.unwrap().try_into().unwrap();
+    assert_eq!((key.id.as_str(), key.fetched_at, bench.owed().await), (CIRCLE_KEY, at(5), 0));
+    bench.sweep().await.unwrap();
+    assert_eq!(bench.asked().len(), 1, "once");
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_had_now_is_asked_for_later_and_given_up_after_a_day() {
+    let bench = Bench::new();
+    bench.source("circle", "circle");
+    let circle = "circle".parse().unwrap();
+    bench.store.want(&circle, &Want::Key(CIRCLE_KEY.to_owned()), at(0)).await.unwrap();
+    for (second, answer, asked) in [
+        (0, None, 1),
+        (59, None, 0),
+        (60, Some(503), 1),
+        (179, Some(503), 0),
+        (180, Some(429), 1),
+        (86_400, Some(500), 1),
+        (90_000, None, 0),
+    ] {
+        bench.at(second);
+        if let Some(status) = answer {
+            bench.answers(status, "");
+        }
+        bench.sweep().await.unwrap();
+        assert_eq!(bench.asked().len(), asked, "{second}");
+    }
+    assert_eq!(bench.owed().await, 0);
+    assert!(bench.metrics.lines(at(0)).join("").contains("provider_calls_given_up_total"));
+}
+
+/// What strangers make up costs one call, and nothing is believed of it.
+#[tokio::test]
+async fn what_is_no_key_is_given_up_at_once() {
+    for (status, body) in [
+        (404, String::new()),
+        (302, String::new()),
+        (200, "<html>".to_owned()),
+        (200, r#"{"data":{"publicKey":"AAAA"}}"#.to_owned()),
+    ] {
+        let bench = Bench::new();
+        bench.source("circle", "circle");
+        let circle = "circle".parse().unwrap();
+        bench.store.want(&circle, &Want::Key(CIRCLE_KEY.to_owned()), at(0)).await.unwrap();
+        bench.answers(status, &body);
+        assert_eq!(bench.sweep().await.unwrap(), Swept::Done { started: 0, parked: 1 });
+        assert_eq!((bench.owed().await, bench.asked().len()), (0, 1), "{status} {body}");
+        assert!(bench.store.published(&circle).await.unwrap().is_empty());
+    }
+    // And what names no address of the scheme's costs none.
+    let bench = Bench::new();
+    bench.source("circle", "circle");
+    bench.source("hub", "github");
+    for (source, want) in [
+        ("circle", Want::Key("../admin".to_owned())),
+        (
+            "circle",
+            Want::Confirm("https://internal.example/?Action=ConfirmSubscription&a".to_owned()),
+        ),
+        ("hub", Want::Key(CIRCLE_KEY.to_owned())),
+        ("gone", Want::Key(CIRCLE_KEY.to_owned())),
+    ] {
+        bench.store.want(&source.parse().unwrap(), &want, at(0)).await.unwrap();
+    }
+    bench.answers(200, &circle_answer());
+    bench.sweep().await.unwrap();
+    assert_eq!((bench.owed().await, bench.asked().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_subscription_is_confirmed_once() {
+    let bench = Bench::new();
+    bench.source("topic", "aws_sns");
+    let topic = "topic".parse().unwrap();
+    let url = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:us-east-1:1:t&Token=abc";
+    bench.store.want(&topic, &Want::Confirm(url.to_owned()), at(0)).await.unwrap();
+    bench.answers(500, "");
+    bench.sweep().await.unwrap();
+    bench.answers(200, "<ConfirmSubscriptionResponse/>");
+    bench.at(60);
+    bench.sweep().await.unwrap();
+    assert_eq!(bench.asked(), [url, url]);
+    assert_eq!((bench.owed().await, bench.store.published(&topic).await.unwrap().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_flood_of_wanted_keys_costs_few_calls_and_does_not_hold_up_others() {
+    let bench = Bench::new();
+    bench.source("flooded", "circle");
+    bench.source("quiet", "circle");
+    for n in 0..20 {
+        let key = Want::Key(format!("879dc113-5ca4-4ff7-a6b7-{n:012}"));
+        bench.store.want(&"flooded".parse().unwrap(), &key, at(n)).await.unwrap();
+    }
+    let key = Want::Key(CIRCLE_KEY.to_owned());
+    bench.store.want(&"quiet".parse().unwrap(), &key, at(19)).await.unwrap();
+    bench.at(20);
+    bench.answers(404, "");
+    bench.sweep().await.unwrap();
+    let asked = bench.asked();
+    assert_eq!(asked.len(), 6, "{asked:?}");
+    assert!(asked.iter().any(|url| url.ends_with(CIRCLE_KEY)));
+    assert_eq!(bench.owed().await, 15);
 }

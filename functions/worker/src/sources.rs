@@ -71,12 +71,8 @@ mod tests {
     }
 
     fn known() -> Sources<Store> {
-        let source = Source {
-            name: shop(),
-            scheme: SchemeChoice::Preset("stripe".to_owned()),
-            handler: Handler::Mirror { emit_to: None },
-            created_at: at(0),
-        };
+        let scheme = SchemeChoice::Preset("stripe".to_owned());
+        let source = Source::new(shop(), scheme, Handler::Mirror { emit_to: None }, at(0));
         let sources =
             Sources::new(Store::new(1), Duration::from_secs(300), Duration::from_secs(3600));
         sources.registry.tables().sources.insert(shop(), source);

@@ -89,18 +89,17 @@ fn row(body: &[u8]) -> NewRow {
         key_id: None,
         token: "token".to_owned(),
         traceparent: Some("00-1-2-01".to_owned()),
+        delivery_id: None,
+        parent: None,
     }
 }
 
 impl Bench {
     async fn new(new: &NewRow) -> Self {
         let (registry, store) = (Store::new(1), Store::new(1));
-        let source = Source {
-            name: "shop".parse().unwrap(),
-            scheme: SchemeChoice::Preset("stripe".to_owned()),
-            handler: Handler::Mirror { emit_to: Some("demo".parse().unwrap()) },
-            created_at: at(0),
-        };
+        let scheme = SchemeChoice::Preset("stripe".to_owned());
+        let handler = Handler::Mirror { emit_to: Some("demo".parse().unwrap()) };
+        let source = Source::new("shop".parse().unwrap(), scheme, handler, at(0));
         registry.tables().sources.insert(source.name.clone(), source);
         let _ = store.accept(new).await.unwrap();
         Self {

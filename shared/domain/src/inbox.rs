@@ -73,6 +73,10 @@ pub struct NewRow {
     pub token: String,
     /// The W3C trace context that came with it.
     pub traceparent: Option<String>,
+    /// The provider's id of this delivery, or of the event where that is not the key: for correlation only.
+    pub delivery_id: Option<String>,
+    /// The event id of the request's row, if this event came with others in one request.
+    pub parent: Option<String>,
 }
 
 /// What became of a try to put a row.
@@ -375,6 +379,8 @@ mod tests {
                 key_id: None,
                 token: "token".to_owned(),
                 traceparent: None,
+                delivery_id: None,
+                parent: None,
             },
             status,
             attempts,

@@ -4,6 +4,10 @@
 //! The methods say what happens in our words, not how a table does it. What callers branch on is an enum; an error
 //! means that nothing is known, or that nothing can be done.
 
+pub mod provider_keys;
+pub mod source_secrets;
+pub mod watch;
+
 use std::{error::Error, time::Duration};
 
 use jiff::Timestamp;
@@ -20,6 +24,12 @@ use crate::{
     outbox::{OutboxEvent, OutboxRow, Relayed},
     secret::SecretText,
     source::Source,
+};
+
+pub use self::{
+    provider_keys::{KEY_LIFE, MAX_OWED, Owed, ProviderKeys, PublishedKey, Want},
+    source_secrets::{Changed, Learning, SetSourceSecrets, SourceSecret, SourceSecrets},
+    watch::{AcceptReport, RejectReport, RejectSample, SourceHealth, Watch},
 };
 
 /// The cause below an error of a port.
@@ -188,7 +198,7 @@ pub enum Lease {
     Busy(Timestamp),
 }
 
-/// Objects, operation keys, leases, heartbeats.
+/// Objects, operation keys, leases.
 pub trait State: Sync {
     /// Reads an object, consistently.
     fn object(
@@ -215,15 +225,6 @@ pub trait State: Sync {
         lease: &LeaseProof,
         now: Timestamp,
     ) -> impl Future<Output = Stored<()>> + Send;
-
-    /// Notes that a source's event was accepted. An older time than the noted one changes nothing.
-    fn beat(&self, source: &SourceName, at: Timestamp) -> impl Future<Output = Stored<()>> + Send;
-
-    /// When a source's last event was accepted.
-    fn last_beat(
-        &self,
-        source: &SourceName,
-    ) -> impl Future<Output = Stored<Option<Timestamp>>> + Send;
 }
 
 /// What became of a publish.
@@ -467,33 +468,6 @@ pub trait Bodies: Sync {
     /// Gets bytes; `None` if there are none. More than `limit` bytes are an error.
     fn get(&self, name: &str, limit: usize)
     -> impl Future<Output = Stored<Option<Vec<u8>>>> + Send;
-}
-
-/// A secret of a source, as its provider gave it.
-#[derive(Clone, Debug)]
-pub struct SourceSecret {
-    /// Its id, for people.
-    pub id: String,
-    /// The secret.
-    pub text: SecretText,
-    /// When it stops being accepted.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// Secrets of sources.
-pub trait SourceSecrets: Sync {
-    /// All secrets of a source; empty if it has none.
-    fn of(&self, source: &SourceName) -> impl Future<Output = Stored<Vec<SourceSecret>>> + Send;
-}
-
-/// Setting the secrets of sources; done by `api` only.
-pub trait SetSourceSecrets: SourceSecrets {
-    /// Creates the secrets of a source that has none. `false`: it has some, and they stay.
-    fn create(
-        &self,
-        source: &SourceName,
-        secrets: &[SourceSecret],
-    ) -> impl Future<Output = Stored<bool>> + Send;
 }
 
 /// Sealing and unsealing the secrets of endpoints.

@@ -16,6 +16,59 @@ pub struct Source {
     pub handler: Handler,
     /// When it was made.
     pub created_at: Timestamp,
+    /// What makes two of its events one.
+    #[serde(default, skip_serializing_if = "Dedupe::is_id")]
+    pub dedupe: Dedupe,
+    /// Its events are filed under this other source: the provider sends each of them to both, and one is enough. They
+    /// are verified with this source's own secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<SourceName>,
+    /// Until then, a handshake may bring the secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits_secret_until: Option<Timestamp>,
+}
+
+impl Source {
+    /// A source without anything out of the ordinary.
+    pub fn new(
+        name: SourceName,
+        scheme: SchemeChoice,
+        handler: Handler,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            name,
+            scheme,
+            handler,
+            created_at,
+            dedupe: Dedupe::default(),
+            same_as: None,
+            awaits_secret_until: None,
+        }
+    }
+
+    /// The source under whose name its events are filed.
+    pub fn filed_under(&self) -> &SourceName {
+        self.same_as.as_ref().unwrap_or(&self.name)
+    }
+}
+
+/// What makes two events of a source one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dedupe {
+    /// The provider's id.
+    #[default]
+    Id,
+    /// The hash of what the provider signed. For providers that do not sign the id: whoever has seen one request could
+    /// send it again under ever new ids. The id is kept for correlation.
+    Content,
+}
+
+impl Dedupe {
+    fn is_id(&self) -> bool {
+        *self == Self::Id
+    }
 }
 
 /// How a source names its scheme.

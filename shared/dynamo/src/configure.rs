@@ -3,23 +3,24 @@
 use domain::{
     commit::Reason,
     endpoint::Endpoint,
-    id::TenantId,
-    ports::{AuditEntry, Configure, SealedSecret, Stored},
+    id::{SourceName, TenantId},
+    ports::{AuditEntry, Configure, Learning, SealedSecret, Stored},
     source::Source,
 };
+use jiff::Timestamp;
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 
 use crate::{
     error::cancelled,
     expression::Expression,
-    item::s,
+    item::{ms, s},
     items::registry::{
         write_audit, write_endpoint, write_secrets, write_source, write_source_name,
     },
     keys,
     registry::RegistryTable,
-    table::{Transacted, transact},
+    table::{Transacted, Write, transact},
 };
 
 impl RegistryTable {
@@ -72,5 +73,35 @@ impl Configure for RegistryTable {
 
     async fn audit(&self, entry: &AuditEntry) -> Stored<()> {
         self.table().put_anyway(write_audit(entry)).await
+    }
+}
+
+impl Learning for RegistryTable {
+    async fn claim_secret(
+        &self,
+        source: &SourceName,
+        owner: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Stored<bool> {
+        // Only these attributes: the role of whoever learns may write no others.
+        let change = Expression::new()
+            .set("claim_owner", s(owner))
+            .set("claim_until", ms(until))
+            .when("#awaits_until > :now", [("now", ms(now))])
+            .when(
+                "attribute_not_exists(#claim_until) OR #claim_until <= :now OR #claim_owner = :claim_owner",
+                [],
+            );
+        let write = self.table().update(keys::source(source), &change).await?;
+        Ok(matches!(write, Write::Done(_)))
+    }
+
+    async fn learned(&self, source: &SourceName, owner: &str) -> Stored<bool> {
+        let change = Expression::new()
+            .clear(["awaits_until", "claim_owner", "claim_until"])
+            .when("#claim_owner = :owner", [("owner", s(owner))]);
+        let write = self.table().update(keys::source(source), &change).await?;
+        Ok(matches!(write, Write::Done(_)))
     }
 }

@@ -42,11 +42,27 @@ impl Expression {
         }
     }
 
+    /// Sets an attribute that is not there yet.
+    pub(crate) fn set_once(mut self, name: &str, value: AttributeValue) -> Self {
+        self.sets.push(format!("#{name} = if_not_exists(#{name}, :{name})"));
+        self.name(name);
+        self.value(name, value);
+        self
+    }
+
     /// Counts an attribute up; an absent one counts from 0.
     pub(crate) fn count_up(mut self, name: &str) -> Self {
         self.adds.push(format!("#{name} :one"));
         self.name(name);
         self.value("one", AttributeValue::N("1".to_owned()));
+        self
+    }
+
+    /// Counts an attribute up by a number.
+    pub(crate) fn count(mut self, name: &str, by: u64) -> Self {
+        self.adds.push(format!("#{name} :{name}"));
+        self.name(name);
+        self.value(name, AttributeValue::N(by.to_string()));
         self
     }
 
@@ -135,6 +151,16 @@ mod tests {
         assert_eq!(update.condition().unwrap(), "(#status = :dead AND #cycle < :max)");
         assert_eq!(update.names().unwrap().len(), 4);
         assert_eq!(update.values().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn what_is_set_once_and_what_is_counted_are_worded_so() {
+        let update = Expression::new().set_once("since", n(1)).count("bad", 7).count_up("all");
+        assert_eq!(
+            update.update().unwrap(),
+            "SET #since = if_not_exists(#since, :since) ADD #bad :bad, #all :one"
+        );
+        assert_eq!(update.values().unwrap().len(), 3);
     }
 
     #[test]

@@ -37,6 +37,13 @@ pub(crate) const POINTERS: &str = "DUE#";
 /// What the sort keys of a tenant's endpoints begin with.
 pub(crate) const ENDPOINTS: &str = "ENDPOINT#";
 
+/// The sort key of a source's heartbeat.
+pub(crate) const HEARTBEAT: &str = "LAST";
+/// What the sort keys begin with that say when a source's secrets matched.
+pub(crate) const SECRETS: &str = "SECRET#";
+/// What the sort keys of a source's counts of refused requests begin with.
+pub(crate) const REJECTS: &str = "REJECTS#";
+
 /// The key of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -121,8 +128,47 @@ pub(crate) fn request(tenant: &TenantId, key: &str) -> Key {
     Key::new(format!("REQUEST#{tenant}#{}", last(key)), "ONCE")
 }
 
+/// What is known of a source's health stands in one partition.
+pub(crate) fn heartbeat_partition(source: &SourceName) -> String {
+    format!("HEARTBEAT#{source}")
+}
+
 pub(crate) fn heartbeat(source: &SourceName) -> Key {
-    Key::new(format!("HEARTBEAT#{source}"), "LAST")
+    Key::new(heartbeat_partition(source), HEARTBEAT)
+}
+
+/// When a secret last matched.
+pub(crate) fn heartbeat_of_secret(source: &SourceName, id: &str) -> Key {
+    Key::new(heartbeat_partition(source), format!("{SECRETS}{}", last(id)))
+}
+
+/// How many requests were refused in the hour that begins then.
+pub(crate) fn rejects(source: &SourceName, hour: Timestamp) -> Key {
+    Key::new(heartbeat_partition(source), format!("{REJECTS}{}", digits(hour)))
+}
+
+pub(crate) fn samples_partition(source: &SourceName) -> String {
+    format!("REJECTED#{source}")
+}
+
+/// A place for a refused request. There are few, so that the newest take those of the oldest.
+pub(crate) fn sample(source: &SourceName, place: usize) -> Key {
+    Key::new(samples_partition(source), format!("SAMPLE#{place:04}"))
+}
+
+pub(crate) fn published_partition(source: &SourceName) -> String {
+    format!("PUBLISHED#{source}")
+}
+
+pub(crate) fn published(source: &SourceName, id: &str) -> Key {
+    Key::new(published_partition(source), format!("KEY#{}", last(id)))
+}
+
+/// The partition of what is owed to providers: one item for each source.
+pub(crate) const OWED: &str = "OWED";
+
+pub(crate) fn owed(source: &SourceName) -> Key {
+    Key::new(OWED.to_owned(), format!("SOURCE#{source}"))
 }
 
 // ----- outbox
@@ -293,6 +339,11 @@ mod tests {
             lease("stripe#invoice#in_1"),
             request(&tenant, "k-1"),
             heartbeat(&source),
+            heartbeat_of_secret(&source, "2026"),
+            rejects(&source, at(1_790_000_000_123)),
+            sample(&source, 7),
+            published(&source, "k#1"),
+            owed(&source),
             outgoing(&tenant, evt(7)),
             lane(&a_lane()),
             delivery(&a_lane(), evt(7)),

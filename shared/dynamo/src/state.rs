@@ -1,4 +1,4 @@
-//! Objects, operation keys, leases, heartbeats.
+//! Objects, operation keys, leases.
 
 use aws_sdk_dynamodb::Client;
 use domain::{
@@ -18,7 +18,7 @@ use crate::{
     table::{Table, Write},
 };
 
-/// The table of objects, operation keys, leases and heartbeats.
+/// The table of objects, operation keys and leases, of the sources' health, and of what is owed to providers.
 #[derive(Clone, Debug)]
 pub struct StateTable {
     /// The SDK's client.
@@ -80,19 +80,6 @@ impl State for StateTable {
         // The item stays: a deleted one would restart the fence.
         let change = still_held(lease).set("until", ms(now));
         self.table().update(keys::lease(&lease.what), &change).await.map(drop)
-    }
-
-    async fn beat(&self, source: &SourceName, at: Timestamp) -> Stored<()> {
-        let change = Expression::new()
-            .set("kind", s("heartbeat"))
-            .set("at", ms(at))
-            .when("attribute_not_exists(#pk) OR #at < :at", []);
-        self.table().update(keys::heartbeat(source), &change).await.map(drop)
-    }
-
-    async fn last_beat(&self, source: &SourceName) -> Stored<Option<Timestamp>> {
-        let item = self.table().get(keys::heartbeat(source)).await?;
-        item.map(|item| Reader(&item).time("at")).transpose()
     }
 }
 

@@ -198,14 +198,9 @@ fn row(
     now: Timestamp,
 ) -> NewRow {
     let sha256 = Sha256Hash::of(incoming.body);
-    let by_id =
-        incoming.identity.id.as_deref().map(|id| InboxKey::new(incoming.source.clone(), id));
+    let key = key(&incoming, sha256);
     let mut row = NewRow {
-        key: match by_id {
-            Some(Ok(key)) => key,
-            // No id, or none that can be used: every event has one that follows from what it is.
-            Some(Err(_)) | None => InboxKey::of_body(incoming.source.clone(), &sha256.0),
-        },
+        key,
         object: incoming
             .object()
             .map(|object| ObjectRef { kind: bounded(object.kind), id: bounded(object.id) }),
@@ -223,9 +218,28 @@ fn row(
         key_id: incoming.key_id,
         token,
         traceparent: incoming.traceparent,
+        // Where content is the key, the provider's id tells only one delivery from another.
+        delivery_id: incoming
+            .content
+            .and(incoming.identity.id)
+            .or(incoming.identity.delivery)
+            .map(bounded),
+        parent: None,
     };
     row.body.place = body::place(compressed, body::room(&row));
     row
+}
+
+fn key(incoming: &Incoming<'_>, sha256: Sha256Hash) -> InboxKey {
+    let source = || incoming.source.clone();
+    if let Some(content) = &incoming.content {
+        return InboxKey::of_body(source(), content);
+    }
+    match incoming.identity.id.as_deref().map(|id| InboxKey::new(source(), id)) {
+        Some(Ok(key)) => key,
+        // No id, or none that can be used: every event has one that follows from what it is.
+        Some(Err(_)) | None => InboxKey::of_body(source(), &sha256.0),
+    }
 }
 
 /// A text of the provider as the row holds it. The store takes 400 KB a row and refuses more for ever, so a text that no

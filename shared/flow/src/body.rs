@@ -56,7 +56,11 @@ pub fn room(row: &NewRow) -> usize {
     let object = row.object.as_ref().map_or(0, |object| object.kind.len() + object.id.len() + 20);
     let version = if row.version.is_some() { 55 } else { 0 };
     let occurred = if row.occurred_at.is_some() { 19 } else { 0 };
-    let texts = text(&row.event_type, 4) + text(&row.key_id, 6) + text(&row.traceparent, 11);
+    let texts = text(&row.event_type, 4)
+        + text(&row.key_id, 6)
+        + text(&row.traceparent, 11)
+        + text(&row.delivery_id, 11)
+        + text(&row.parent, 6);
     let used = ROW + key + row.token.len() + headers + 10 + object + version + occurred + texts;
     WRITE_UNIT.saturating_sub(used)
 }
@@ -148,6 +152,8 @@ mod tests {
             key_id: None,
             token: "t".to_owned(),
             traceparent: None,
+            delivery_id: None,
+            parent: None,
         }
     }
 
@@ -182,6 +188,8 @@ mod tests {
             NewRow { event_type: some("a"), ..bare.clone() },
             NewRow { key_id: some("a"), ..bare.clone() },
             NewRow { traceparent: some("a"), ..bare.clone() },
+            NewRow { delivery_id: some("a"), ..bare.clone() },
+            NewRow { parent: some("a"), ..bare.clone() },
             NewRow { token: "tt".to_owned(), ..bare.clone() },
             NewRow { occurred_at: Some(Timestamp::UNIX_EPOCH), ..bare.clone() },
             NewRow { version: Some(Version::Number(1)), ..bare.clone() },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use domain::{
     event::{ObjectRef, Origin, Version},
     id::SourceName,
+    source::{Dedupe, Source},
 };
 use http::HeaderMap;
 use signing::{Identity, Verified};
@@ -37,6 +38,8 @@ pub struct Incoming<'a> {
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) key_id: Option<String>,
     pub(crate) traceparent: Option<String>,
+    /// The hash of what was signed, if that is what tells the event apart.
+    pub(crate) content: Option<[u8; 32]>,
 }
 
 /// An event that we fetched from the provider's API, over TLS and with our token.
@@ -49,10 +52,11 @@ pub struct Fetched<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// A request that was verified, with the headers it came with.
-    pub fn verified(source: SourceName, verified: Verified<'a>, headers: &HeaderMap) -> Self {
+    /// A request to a source that was verified, with the headers it came with.
+    pub fn verified(source: &Source, verified: Verified<'a>, headers: &HeaderMap) -> Self {
         Self {
-            source,
+            source: source.filed_under().clone(),
+            content: (source.dedupe == Dedupe::Content).then(|| verified.signed_hash()),
             body: verified.body(),
             origin: Origin::Webhook,
             headers: kept(headers),
@@ -72,6 +76,7 @@ impl<'a> Incoming<'a> {
             headers: BTreeMap::new(),
             key_id: None,
             traceparent: None,
+            content: None,
         }
     }
 

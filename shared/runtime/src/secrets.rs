@@ -9,7 +9,10 @@ use aws_sdk_secretsmanager::{
 };
 use domain::{
     id::SourceName,
-    ports::{SetSourceSecrets, SourceSecret, SourceSecrets, StoreError, Stored},
+    ports::{
+        Changed, SetSourceSecrets, SourceSecret, SourceSecrets, StoreError, Stored,
+        source_secrets::{with_added, with_expiry, with_removed},
+    },
     secret::SecretText,
 };
 use jiff::Timestamp;
@@ -83,6 +86,23 @@ impl SecretsManager {
     fn name(&self, source: &SourceName) -> String {
         format!("{}/in/{source}", self.prefix)
     }
+
+    /// Reads all secrets of a source, changes the list, and writes it back. See [`SetSourceSecrets`] for two at once.
+    async fn change(
+        &self,
+        source: &SourceName,
+        change: impl FnOnce(Vec<SourceSecret>) -> (Changed, Vec<SourceSecret>) + Send,
+    ) -> Stored<Changed> {
+        let (changed, list) = change(self.of(source).await?);
+        if changed != Changed::Yes || self.replace(source, &list).await? {
+            return Ok(changed);
+        }
+        // There is none yet. Should there be one by now, the next try adds to it.
+        if self.create(source, &list).await? {
+            return Ok(Changed::Yes);
+        }
+        Err(StoreError::Throttled("the secrets were made by somebody else just now".into()))
+    }
 }
 
 impl SourceSecrets for SecretsManager {
@@ -126,6 +146,28 @@ impl SetSourceSecrets for SecretsManager {
             }
             Err(error) => Err(failed(error)),
         }
+    }
+
+    async fn add(
+        &self,
+        source: &SourceName,
+        secret: &SourceSecret,
+        others_end: Option<Timestamp>,
+    ) -> Stored<Changed> {
+        self.change(source, |list| with_added(list, secret, others_end)).await
+    }
+
+    async fn remove(&self, source: &SourceName, id: &str) -> Stored<Changed> {
+        self.change(source, |list| with_removed(list, id)).await
+    }
+
+    async fn expire(
+        &self,
+        source: &SourceName,
+        id: &str,
+        at: Option<Timestamp>,
+    ) -> Stored<Changed> {
+        self.change(source, |list| with_expiry(list, id, at)).await
     }
 }
 

@@ -271,6 +271,32 @@ async fn no_secret_is_none_and_everything_else_is_an_error() {
     assert_eq!(tries, 3);
 }
 
+/// One secret of a store of secrets, as it answers: absent until it is made.
+fn one_secret() -> impl Fn(usize, &Asked) -> (u16, Value) + Send + Sync + 'static {
+    let kept = std::sync::Mutex::new(None::<Value>);
+    move |_, asked| {
+        let (mut kept, request) = (kept.lock().unwrap(), asked.json());
+        match (asked.target.as_str(), kept.is_some()) {
+            ("secretsmanager.CreateSecret", true) => (400, error("ResourceExistsException")),
+            ("secretsmanager.CreateSecret", false) | ("secretsmanager.PutSecretValue", true) => {
+                *kept = Some(request["SecretString"].clone());
+                (200, json!({}))
+            }
+            ("secretsmanager.GetSecretValue", true) => (200, json!({"SecretString": *kept})),
+            _ => (400, error("ResourceNotFoundException")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn secrets_manager_keeps_the_contract_of_secrets() {
+    testkit::contract::secrets(async || {
+        let aws = Scripted::json(one_secret()).await;
+        SecretsManager::new(aws.aws().secrets_manager(), "p".to_owned())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn secrets_are_made_once_and_replaced_only_where_they_are() {
     let new = [SourceSecret {

@@ -36,6 +36,8 @@ pub(crate) fn row(place: Place) -> NewRow {
         key_id: None,
         token: "t".to_owned(),
         traceparent: None,
+        delivery_id: None,
+        parent: None,
     }
 }
 

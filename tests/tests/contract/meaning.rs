@@ -131,12 +131,9 @@ async fn a_conflict_is_not_taken_for_a_delivery_that_has_moved_on() {
         let again = lanes.redeliver(&lane(), event(1).id, at(9), at(5)).await;
         assert_eq!(kind(again), expected, "{codes:?}");
         let registry = RegistryTable { client: faulty.client.clone(), table: "R".to_owned() };
-        let source = Source {
-            name: "stripe".parse().unwrap(),
-            scheme: SchemeChoice::Preset("stripe".to_owned()),
-            handler: Handler::Mirror { emit_to: None },
-            created_at: at(0),
-        };
+        let scheme = SchemeChoice::Preset("stripe".to_owned());
+        let handler = Handler::Mirror { emit_to: None };
+        let source = Source::new("stripe".parse().unwrap(), scheme, handler, at(0));
         assert_eq!(kind(registry.add_source(&source).await), expected, "{codes:?}");
     }
 }

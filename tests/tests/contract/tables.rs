@@ -8,7 +8,10 @@ use aws_sdk_dynamodb::{
     config::{BehaviorVersion, Config, Region, retry::RetryConfig, timeout::TimeoutConfig},
     types::AttributeValue,
 };
-use domain::ports::{Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Outbox, State};
+use domain::ports::{
+    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, ProviderKeys, State,
+    Watch,
+};
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 use dynoxide::{Database, actions::create_table::CreateTableRequest};
 use testkit::contract::Tables;
@@ -104,7 +107,7 @@ impl Tables for Local {
         &self.inbox
     }
 
-    fn state(&self) -> &impl State {
+    fn state(&self) -> &(impl State + Watch + ProviderKeys) {
         &self.state
     }
 
@@ -116,7 +119,7 @@ impl Tables for Local {
         &self.lanes
     }
 
-    fn registry(&self) -> &impl Configure {
+    fn registry(&self) -> &(impl Configure + Learning) {
         &self.registry
     }
 

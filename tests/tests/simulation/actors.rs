@@ -9,7 +9,7 @@ use domain::{
     message::InboundMessage,
     plan::{Change, Emit, Plan},
     ports::{Inbox as _, Queue as _},
-    source::Handler,
+    source::{Handler, SchemeChoice, Source},
 };
 use flow::{
     accept::Door,
@@ -19,8 +19,13 @@ use flow::{
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
 use rand::{RngExt as _, rngs::StdRng};
-use signing::{Request, sign::Outgoing};
-use sweeper::Sweeper;
+use signing::{Request, lookup::Call, sign::Outgoing};
+use sweeper::{
+    Sweeper,
+    errands::Errands,
+    provider::{Answered, NoAnswer, Provider},
+};
+use testkit::memory::MemorySecrets;
 use worker::{
     Received, Worker,
     handlers::{self, Event},
@@ -106,8 +111,10 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
         path_secret: None,
     };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
-    let source: SourceName = fact.key.source().clone();
-    let incoming = Incoming::verified(source, verified, &headers);
+    let scheme = SchemeChoice::Preset("stripe".to_owned());
+    let handler = Handler::Mirror { emit_to: None };
+    let source = Source::new(fact.key.source().clone(), scheme, handler, now);
+    let incoming = Incoming::verified(&source, verified, &headers);
     let store = &world.sim.store;
     let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
     let accepted = door.accept(incoming, world.name("token"), now).await;
@@ -272,6 +279,15 @@ pub(crate) fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w
     })
 }
 
+/// A provider that never answers; in this world no key is fetched.
+struct Nobody;
+
+impl Provider for Nobody {
+    async fn call(&self, _: &Call) -> Result<Answered, NoAnswer> {
+        Err(NoAnswer::Late)
+    }
+}
+
 /// One sweep.
 pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::SweepFailed> {
     let store = &world.sim.store;
@@ -283,6 +299,7 @@ pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::Swee
         registry: store,
         inbound: &world.inbound,
         wake: &world.wake,
+        errands: Errands { secrets: &MemorySecrets::default(), provider: &Nobody },
         cache: &world.cache,
         rules: RULES,
         metrics: &world.metrics,

@@ -240,12 +240,4 @@ impl State for Sim {
     async fn give_back(&self, lease: &LeaseProof, now: Timestamp) -> Stored<()> {
         self.store.give_back(lease, now).await
     }
-
-    async fn beat(&self, source: &SourceName, at: Timestamp) -> Stored<()> {
-        self.store.beat(source, at).await
-    }
-
-    async fn last_beat(&self, source: &SourceName) -> Stored<Option<Timestamp>> {
-        self.store.last_beat(source).await
-    }
 }

@@ -329,12 +329,8 @@ fn configure(store: &Store) {
     let forward = Handler::Forward { tenant: tenant(), types: vec!["order.*".parse().unwrap()] };
     let mut tables = store.tables();
     for (name, handler) in [("mirror", mirror), ("forward", forward)] {
-        let source = Source {
-            name: name.parse().unwrap(),
-            scheme: SchemeChoice::Preset("stripe".to_owned()),
-            handler,
-            created_at: long_ago,
-        };
+        let scheme = SchemeChoice::Preset("stripe".to_owned());
+        let source = Source::new(name.parse().unwrap(), scheme, handler, long_ago);
         tables.sources.insert(source.name.clone(), source);
     }
     let wants_all = Endpoint {

@@ -80,6 +80,26 @@ fn problem(statement: &Value) -> Option<String> {
     each(&statement["Resource"]).is_empty().then(|| "on nothing".to_owned())
 }
 
+/// Ingress, which faces strangers, ends what a source waits for and can change nothing else of the configuration.
+pub(crate) fn ingress_configures_nothing(stack: &Stack) -> Vec<String> {
+    let registry = json!({ "Fn::GetAtt": "RegistryTable.Arn" });
+    let policies = stack.resource("IngressRole")["Properties"]["Policies"].as_array();
+    let statements =
+        policies.into_iter().flatten().flat_map(|p| each(&p["PolicyDocument"]["Statement"]));
+    let mut found = Vec::new();
+    for statement in statements.filter(|statement| statement["Resource"] == registry) {
+        let writes = each(&statement["Action"]).iter().any(|action| **action != "dynamodb:GetItem");
+        let attributes =
+            &statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"];
+        let narrow =
+            *attributes == json!(["pk", "sk", "awaits_until", "claim_owner", "claim_until"]);
+        if writes && !narrow {
+            found.push(format!("{} may write {attributes}", statement["Sid"]));
+        }
+    }
+    found
+}
+
 /// The admin API is reached by signed callers only, and nothing else calls its function.
 pub(crate) fn admin_is_signed(stack: &Stack) -> Vec<String> {
     let mut found = Vec::new();

@@ -41,6 +41,8 @@ impl Deployment {
             key_id: None,
             token: String::new(),
             traceparent: None,
+            delivery_id: None,
+            parent: None,
         };
         self.0.inbox.accept(&row).await.unwrap();
         let claim = Claim { key, cycle: 0 };

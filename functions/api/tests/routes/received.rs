@@ -37,6 +37,8 @@ impl Deployment {
             key_id: Some("2026".to_owned()),
             token: event.to_owned(),
             traceparent: None,
+            delivery_id: None,
+            parent: None,
         };
         self.0.inbox.accept(&row).await.unwrap();
         Claim { key: key(event), cycle: 0 }

@@ -5,6 +5,12 @@ use std::{fmt, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use domain::{address::EndpointUrl, delivery::Cause};
+use egress::{
+    cause,
+    connector::{Connector, Dialled},
+    resolve::{Resolve, SystemResolver},
+    tls::{self, NoTls},
+};
 use hickory_resolver::net::NetError;
 use http::{Method, Request, Uri};
 use http_body_util::Full;
@@ -13,12 +19,7 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::{
-    Answered, Bounds, Failed, Post, Transport, answer, cause,
-    connector::{Connector, Dialled},
-    resolve::{Resolve, SystemResolver},
-    tls::{self, NoTls},
-};
+use super::{Answered, Bounds, Failed, Post, Transport, answer};
 
 /// Largest head of an answer, in bytes, and most headers in it. Both are far above what any framework sends.
 const MAX_HEAD: usize = 32 * 1024;

@@ -13,8 +13,9 @@ use std::{
     time::Duration,
 };
 
-use deliverer::transport::{Bounds, client::Dialler, resolve::Resolve, tls};
+use deliverer::transport::{Bounds, client::Dialler};
 use domain::address::AddressPolicy;
+use egress::{resolve::Resolve, tls};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
     ServerConfig,

@@ -32,7 +32,7 @@ impl World {
     fn new(scheme: SchemeChoice) -> Self {
         let (store, secrets) = (Store::default(), MemorySecrets::default());
         let handler = Handler::Mirror { emit_to: None };
-        let source = Source { name: name("hub"), scheme, handler, created_at: at(0) };
+        let source = Source::new(name("hub"), scheme, handler, at(0));
         store.tables().sources.insert(name("hub"), source);
         secrets.set(&name("hub"), vec![secret("k1", "field-secret-1", None)]);
         Self { store, secrets }
@@ -42,8 +42,8 @@ impl World {
         Self::new(SchemeChoice::Preset("github".to_owned()))
     }
 
-    fn sources(&self) -> Sources<'_, Store, MemorySecrets> {
-        Sources::new(&self.store, &self.secrets, FRESH, STALE)
+    fn sources(&self) -> Sources<'_, Store, MemorySecrets, Store> {
+        Sources::new(&self.store, &self.secrets, &self.store, FRESH, STALE)
     }
 
     fn reads(&self) -> (usize, usize) {
@@ -203,7 +203,7 @@ async fn a_scheme_that_is_none_is_broken_until_somebody_looks() {
     let preset = World::new(SchemeChoice::Preset("nobody".to_owned()));
     let error = preset.sources().find(&name("hub"), at(0)).await.unwrap_err();
     assert!(matches!(error, SourceError::NoScheme(_)) && !error.is_transient());
-    let own = World::new(SchemeChoice::Own(serde_json::json!({"algorithm": "none"})));
+    let own = World::new(SchemeChoice::Own(serde_json::json!({"algorithm": "rot13"})));
     let error = own.sources().find(&name("hub"), at(0)).await.unwrap_err();
     assert!(matches!(error, SourceError::BadScheme(_)) && !error.is_transient());
 }

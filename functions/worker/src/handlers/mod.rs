@@ -107,6 +107,8 @@ pub(crate) mod tests {
             key_id: None,
             token: String::new(),
             traceparent: None,
+            delivery_id: None,
+            parent: None,
         }
     }
 

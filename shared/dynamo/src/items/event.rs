@@ -55,6 +55,8 @@ pub(crate) fn write(row: &NewRow, shards: u16, list_by_source: bool) -> Item {
         .put_some("occurred_at", row.occurred_at.map(ms))
         .put_some("key_id", row.key_id.as_ref().map(s))
         .put_some("traceparent", row.traceparent.as_ref().map(s))
+        .put_some("delivery_id", row.delivery_id.as_ref().map(s))
+        .put_some("parent", row.parent.as_ref().map(s))
         .done()
 }
 
@@ -109,6 +111,8 @@ fn read_new(item: Reader<'_>) -> Stored<NewRow> {
         key_id: item.some_text("key_id")?,
         token: item.str("token")?.to_owned(),
         traceparent: item.some_text("traceparent")?,
+        delivery_id: item.some_text("delivery_id")?,
+        parent: item.some_text("parent")?,
     })
 }
 
@@ -167,6 +171,8 @@ pub(crate) mod tests {
             key_id: Some("current".to_owned()),
             token: "t0ken".to_owned(),
             traceparent: Some("00-1-2-01".to_owned()),
+            delivery_id: Some("d-1".to_owned()),
+            parent: Some("sha256:ab".to_owned()),
         }
     }
 
@@ -187,6 +193,8 @@ pub(crate) mod tests {
             occurred_at: None,
             key_id: None,
             traceparent: None,
+            delivery_id: None,
+            parent: None,
             ..a_row(Place::Bucket)
         };
         assert_eq!(read(&write(&bare, 8, false)).unwrap().new, bare);

@@ -7,5 +7,7 @@ pub(crate) mod health;
 pub(crate) mod lane;
 pub(crate) mod object;
 pub(crate) mod outgoing;
+pub(crate) mod published;
 pub(crate) mod registry;
 pub(crate) mod version;
+pub(crate) mod watched;

@@ -14,13 +14,19 @@ use crate::{
     keys,
 };
 
+/// What a source waits for stands beside the document: a handshake's claim is conditional on it, and ends it.
 pub(crate) fn write_source(source: &Source) -> Stored<Item> {
-    let item = Writer::new(keys::source(&source.name), "source").put("source", json(source)?);
+    let document = Source { awaits_secret_until: None, ..source.clone() };
+    let item = Writer::new(keys::source(&source.name), "source")
+        .put("source", json(&document)?)
+        .put_some("awaits_until", source.awaits_secret_until.map(ms));
     Ok(item.done())
 }
 
 pub(crate) fn read_source(item: &Item) -> Stored<Source> {
-    Reader(item).json("source")
+    let item = Reader(item);
+    let awaits_secret_until = item.some("awaits_until", Reader::time)?;
+    Ok(Source { awaits_secret_until, ..item.json("source")? })
 }
 
 /// The entry of a source in the list of their names.
@@ -86,7 +92,7 @@ pub(crate) fn write_audit(entry: &AuditEntry) -> Item {
 mod tests {
     use domain::{
         endpoint::LaneCount,
-        source::{Handler, SchemeChoice},
+        source::{Dedupe, Handler, SchemeChoice},
     };
     use jiff::Timestamp;
     use uuid::Uuid;
@@ -99,10 +105,21 @@ mod tests {
         let at = Timestamp::from_millisecond(1_790_000_000_123).unwrap();
         let tenant: TenantId = "demo".parse().unwrap();
         let source = Source {
-            name: "stripe".parse().unwrap(),
-            scheme: SchemeChoice::Preset("stripe".to_owned()),
-            handler: Handler::Mirror { emit_to: Some(tenant.clone()) },
-            created_at: at,
+            dedupe: Dedupe::Content,
+            same_as: Some("other".parse().unwrap()),
+            awaits_secret_until: Some(at),
+            ..Source::new(
+                "stripe".parse().unwrap(),
+                SchemeChoice::Preset("stripe".to_owned()),
+                Handler::Mirror { emit_to: Some(tenant.clone()) },
+                at,
+            )
+        };
+        let plain = Source {
+            dedupe: Dedupe::Id,
+            same_as: None,
+            awaits_secret_until: None,
+            ..source.clone()
         };
         let endpoint = Endpoint {
             tenant: tenant.clone(),
@@ -126,13 +143,15 @@ mod tests {
             subject: endpoint.id.to_string(),
         };
         let items = [
-            write_source(&source).unwrap(),
+            write_source(&plain).unwrap(),
             write_source_name(&source.name),
             write_endpoint(&endpoint).unwrap(),
             write_secrets(&tenant, endpoint.id, &secrets),
             write_audit(&entry),
         ];
-        assert_eq!(read_source(&items[0]).unwrap(), source);
+        assert_eq!(read_source(&items[0]).unwrap(), plain);
+        assert_eq!(read_source(&write_source(&source).unwrap()).unwrap(), source);
+        insta::assert_snapshot!("waiting", show(&write_source(&source).unwrap()));
         assert_eq!(read_source_name(&items[1]).unwrap(), source.name);
         assert_eq!(read_endpoint(&items[2]).unwrap(), endpoint);
         assert_eq!(read_secrets(&items[3]).unwrap(), secrets);

@@ -51,6 +51,8 @@ pub(super) fn row(event: &str, token: &str, body: &[u8]) -> NewRow {
         key_id: Some("current".to_owned()),
         token: token.to_owned(),
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        delivery_id: None,
+        parent: None,
     }
 }
 

@@ -13,16 +13,20 @@ mod given;
 mod inbox;
 mod lanes;
 mod outbox;
+mod provider_keys;
 mod registry;
+mod secrets;
 mod state;
+mod watch;
 
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Outbox, State, StoreError,
+    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, ProviderKeys, State,
+    StoreError, Watch,
 };
 
 pub use self::{
     deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes, outbox::outbox,
-    registry::registry, state::state,
+    provider_keys::provider_keys, registry::registry, secrets::secrets, state::state, watch::watch,
 };
 use crate::memory;
 
@@ -30,14 +34,14 @@ use crate::memory;
 pub trait Tables: Sync {
     /// The inbox.
     fn inbox(&self) -> &(impl Inbox + DueInbox);
-    /// Objects, operation keys, leases, heartbeats.
-    fn state(&self) -> &impl State;
+    /// Objects, operation keys, leases; the sources' health; what is owed to providers.
+    fn state(&self) -> &(impl State + Watch + ProviderKeys);
     /// Outgoing events.
     fn outbox(&self) -> &impl Outbox;
     /// Lanes and deliveries.
     fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries);
     /// Configuration.
-    fn registry(&self) -> &impl Configure;
+    fn registry(&self) -> &(impl Configure + Learning);
     /// Shards of every sharded index.
     fn shards(&self) -> u16;
 }
@@ -47,7 +51,7 @@ impl Tables for memory::Store {
         self
     }
 
-    fn state(&self) -> &impl State {
+    fn state(&self) -> &(impl State + Watch + ProviderKeys) {
         self
     }
 
@@ -59,7 +63,7 @@ impl Tables for memory::Store {
         self
     }
 
-    fn registry(&self) -> &impl Configure {
+    fn registry(&self) -> &(impl Configure + Learning) {
         self
     }
 

@@ -3,8 +3,8 @@
 use domain::{
     endpoint::{Endpoint, LaneCount},
     id::{EndpointId, TenantId},
-    ports::{AuditEntry, Configure as _, Registry as _, SealedSecret},
-    source::{Handler, SchemeChoice, Source},
+    ports::{AuditEntry, Configure as _, Learning as _, Registry as _, SealedSecret},
+    source::{Dedupe, Handler, SchemeChoice, Source},
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -21,15 +21,20 @@ pub async fn registry<T: Tables>(fresh: impl AsyncFn() -> T) {
         every_change_of_endpoints_counts_the_epoch_up,
         an_endpoint_is_replaced_and_its_secrets_stay,
         who_did_what_is_written_down,
+        a_source_is_claimed_by_one_as_long_as_it_waits,
+        a_claim_ends_by_itself_and_only_its_owner_ends_the_waiting,
+        of_many_claims_at_once_one_is_had,
     );
 }
 
 fn source(name: &str) -> Source {
+    let scheme = SchemeChoice::Own(json!({ "header": "x-signature", "tolerance": 300 }));
+    let handler = Handler::Forward { tenant: demo(), types: vec!["invoice.*".parse().unwrap()] };
     Source {
-        name: name.parse().unwrap(),
-        scheme: SchemeChoice::Own(json!({ "header": "x-signature", "tolerance": 300 })),
-        handler: Handler::Forward { tenant: demo(), types: vec!["invoice.*".parse().unwrap()] },
-        created_at: at(0),
+        dedupe: Dedupe::Content,
+        same_as: Some("other".parse().unwrap()),
+        awaits_secret_until: Some(at(600)),
+        ..Source::new(name.parse().unwrap(), scheme, handler, at(0))
     }
 }
 
@@ -160,5 +165,51 @@ async fn who_did_what_is_written_down(on: &impl Tables) -> Kept {
         on.registry().audit(&AuditEntry { subject: "other".to_owned(), ..entry.clone() }).await?;
         on.registry().audit(&entry).await?;
     }
+    Ok(())
+}
+
+async fn a_source_is_claimed_by_one_as_long_as_it_waits(on: &impl Tables) -> Kept {
+    let (registry, waiting) = (on.registry(), source("waiting"));
+    let settled = Source { awaits_secret_until: None, ..source("settled") };
+    for source in [&waiting, &settled] {
+        registry.add_source(source).await?;
+    }
+    let claim = async |source: &Source, owner: &str, now| {
+        registry.claim_secret(&source.name, owner, at(now), at(now + 30)).await
+    };
+    assert!(!claim(&settled, "me", 0).await?);
+    assert!(!claim(&source("nobody"), "me", 0).await?);
+    assert!(registry.source(&source("nobody").name).await?.is_none(), "a claim makes no source");
+    assert!(claim(&waiting, "me", 0).await?);
+    assert!(claim(&waiting, "me", 1).await?, "our own is had again: its answer was lost");
+    assert!(!claim(&waiting, "they", 30).await?);
+    assert!(!claim(&waiting, "they", 600).await?, "nobody waits any more");
+    Ok(())
+}
+
+/// A death between the claim and the secret must not lock the source for ever.
+async fn a_claim_ends_by_itself_and_only_its_owner_ends_the_waiting(on: &impl Tables) -> Kept {
+    let (registry, waiting) = (on.registry(), source("waiting"));
+    registry.add_source(&waiting).await?;
+    assert!(!registry.learned(&waiting.name, "me").await?);
+    assert!(registry.claim_secret(&waiting.name, "me", at(0), at(30)).await?);
+    assert!(registry.claim_secret(&waiting.name, "they", at(30), at(60)).await?);
+    assert!(!registry.learned(&waiting.name, "me").await?);
+    assert_eq!(registry.source(&waiting.name).await?, Some(waiting.clone()));
+    assert!(registry.learned(&waiting.name, "they").await?);
+    let settled = Source { awaits_secret_until: None, ..waiting.clone() };
+    assert_eq!(registry.source(&waiting.name).await?, Some(settled));
+    assert!(!registry.claim_secret(&waiting.name, "me", at(100), at(130)).await?);
+    Ok(())
+}
+
+async fn of_many_claims_at_once_one_is_had(on: &impl Tables) -> Kept {
+    let (registry, waiting) = (on.registry(), source("waiting"));
+    registry.add_source(&waiting).await?;
+    let owners: Vec<_> = (0..16).map(|n| format!("o{n}")).collect();
+    let claims =
+        owners.iter().map(|owner| registry.claim_secret(&waiting.name, owner, at(0), at(30)));
+    let claims = futures_util::future::try_join_all(claims).await?;
+    assert_eq!(claims.into_iter().filter(|had| *had).count(), 1);
     Ok(())
 }

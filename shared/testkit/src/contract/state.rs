@@ -37,7 +37,6 @@ pub async fn state<T: Tables>(fresh: impl AsyncFn() -> T) {
         a_lease_is_held_by_one_until_its_end,
         a_lease_given_back_is_free_and_the_fence_goes_on,
         only_the_holder_gives_a_lease_back,
-        a_heartbeat_never_goes_back,
     );
 }
 
@@ -370,16 +369,5 @@ async fn only_the_holder_gives_a_lease_back(on: &impl Tables) -> Kept {
     let busy = on.state().lease("stripe#invoice#in_1", "me", at(60), at(100)).await?;
     assert_eq!(busy, Lease::Busy(at(90)));
     assert!(matches!(on.state().lease("nothing", "me", at(60), at(100)).await?, Lease::Held(_)));
-    Ok(())
-}
-
-async fn a_heartbeat_never_goes_back(on: &impl Tables) -> Kept {
-    let state = on.state();
-    assert_eq!(state.last_beat(&stripe()).await?, None);
-    for (beat, last) in [(10, 10), (5, 10), (10, 10), (20, 20)] {
-        state.beat(&stripe(), at(beat)).await?;
-        assert_eq!(state.last_beat(&stripe()).await?, Some(at(last)));
-    }
-    assert_eq!(state.last_beat(&"github".parse().unwrap()).await?, None);
     Ok(())
 }

@@ -7,9 +7,13 @@ use std::{
 
 use domain::{
     id::{EndpointId, SourceName, TenantId},
-    ports::{Keyring, SetSourceSecrets, SourceSecret, SourceSecrets, StoreError, Stored},
+    ports::{
+        Changed, Keyring, SetSourceSecrets, SourceSecret, SourceSecrets, StoreError, Stored,
+        source_secrets::{with_added, with_expiry, with_removed},
+    },
     secret::SecretText,
 };
+use jiff::Timestamp;
 
 use crate::chaos::Chaos;
 
@@ -65,6 +69,23 @@ impl MemorySecrets {
         let mut all = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(source.clone(), secrets);
     }
+
+    async fn change(
+        &self,
+        name: &'static str,
+        source: &SourceName,
+        change: impl FnOnce(Vec<SourceSecret>) -> (Changed, Vec<SourceSecret>),
+    ) -> Stored<Changed> {
+        let change = || {
+            let mut all = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+            let (changed, list) = change(all.get(source).cloned().unwrap_or_default());
+            if changed == Changed::Yes {
+                all.insert(source.clone(), list);
+            }
+            changed
+        };
+        self.chaos.call(name, change).await
+    }
 }
 
 impl SourceSecrets for MemorySecrets {
@@ -88,5 +109,26 @@ impl SetSourceSecrets for MemorySecrets {
             true
         };
         self.chaos.call("secrets.create", create).await
+    }
+    async fn add(
+        &self,
+        source: &SourceName,
+        secret: &SourceSecret,
+        others_end: Option<Timestamp>,
+    ) -> Stored<Changed> {
+        self.change("secrets.add", source, |list| with_added(list, secret, others_end)).await
+    }
+
+    async fn remove(&self, source: &SourceName, id: &str) -> Stored<Changed> {
+        self.change("secrets.remove", source, |list| with_removed(list, id)).await
+    }
+
+    async fn expire(
+        &self,
+        source: &SourceName,
+        id: &str,
+        at: Option<Timestamp>,
+    ) -> Stored<Changed> {
+        self.change("secrets.expire", source, |list| with_expiry(list, id, at)).await
     }
 }

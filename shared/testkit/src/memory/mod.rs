@@ -5,9 +5,11 @@ mod inbox;
 mod keyring;
 mod lanes;
 mod outbox;
+mod provider_keys;
 mod queue;
 mod registry;
 mod state;
+mod watch;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +25,7 @@ use domain::{
     inbox::Row,
     lane::{Breaker, LaneId, Pointer},
     outbox::{OutboxEvent, OutboxRow},
-    ports::{AuditEntry, SealedSecret, Stored},
+    ports::{AuditEntry, Owed, PublishedKey, SealedSecret, Stored},
     source::Source,
 };
 use jiff::Timestamp;
@@ -31,6 +33,7 @@ use jiff::Timestamp;
 pub use self::{
     keyring::{MemoryKeyring, MemorySecrets},
     queue::{MemoryQueue, Received},
+    watch::Watched,
 };
 use crate::chaos::Chaos;
 
@@ -63,8 +66,14 @@ pub struct Tables {
     pub operations: BTreeSet<String>,
     /// Leases: owner, fence, until.
     pub leases: BTreeMap<String, (String, u64, Timestamp)>,
-    /// Last accepted event by source.
-    pub beats: BTreeMap<SourceName, Timestamp>,
+    /// How each source is doing.
+    pub watched: BTreeMap<SourceName, Watched>,
+    /// Keys that providers published.
+    pub published: BTreeMap<SourceName, BTreeMap<String, PublishedKey>>,
+    /// What is owed to providers, by source.
+    pub owed: BTreeMap<SourceName, Vec<Owed>>,
+    /// Who is bringing the secret of a source that waits for one, until when.
+    pub claims: BTreeMap<SourceName, (String, Timestamp)>,
     /// Idempotency keys of publishes: the event and the hash of its payload.
     pub requests: BTreeMap<(TenantId, String), (EventId, Sha256Hash)>,
     /// Outgoing events.

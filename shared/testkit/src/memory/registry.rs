@@ -3,9 +3,10 @@
 use domain::{
     endpoint::Endpoint,
     id::{EndpointId, SourceName, TenantId},
-    ports::{AuditEntry, Configure, Registry, SealedSecret, Stored},
+    ports::{AuditEntry, Configure, Learning, Registry, SealedSecret, Stored},
     source::Source,
 };
+use jiff::Timestamp;
 
 use super::Store;
 
@@ -81,5 +82,41 @@ impl Configure for Store {
 
     async fn audit(&self, entry: &AuditEntry) -> Stored<()> {
         self.call("configure.audit", |tables| tables.audit.push(entry.clone())).await
+    }
+}
+
+impl Learning for Store {
+    async fn claim_secret(
+        &self,
+        source: &SourceName,
+        owner: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Stored<bool> {
+        self.call("learning.claim_secret", |tables| {
+            let waits = tables.sources.get(source).and_then(|source| source.awaits_secret_until);
+            let claim = tables.claims.get(source);
+            let free = claim.is_none_or(|(holder, until)| holder == owner || *until <= now);
+            if !free || waits.is_none_or(|until| until <= now) {
+                return false;
+            }
+            tables.claims.insert(source.clone(), (owner.to_owned(), until));
+            true
+        })
+        .await
+    }
+
+    async fn learned(&self, source: &SourceName, owner: &str) -> Stored<bool> {
+        self.call("learning.learned", |tables| {
+            if tables.claims.get(source).is_none_or(|(holder, _)| holder != owner) {
+                return false;
+            }
+            tables.claims.remove(source);
+            if let Some(source) = tables.sources.get_mut(source) {
+                source.awaits_secret_until = None;
+            }
+            true
+        })
+        .await
     }
 }

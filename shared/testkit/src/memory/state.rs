@@ -1,4 +1,4 @@
-//! Objects, operation keys, leases and heartbeats in memory; and the transaction.
+//! Objects, operation keys and leases in memory; and the transaction.
 
 use domain::{
     commit::{Action, Answer, Commit, LeaseProof, Reason, is_newer, tie_of},
@@ -70,18 +70,6 @@ impl State for Store {
             }
         })
         .await
-    }
-
-    async fn beat(&self, source: &SourceName, at: Timestamp) -> Stored<()> {
-        self.call("state.beat", |tables| {
-            let last = tables.beats.entry(source.clone()).or_insert(at);
-            *last = (*last).max(at);
-        })
-        .await
-    }
-
-    async fn last_beat(&self, source: &SourceName) -> Stored<Option<Timestamp>> {
-        self.call("state.last_beat", |tables| tables.beats.get(source).copied()).await
     }
 }
 

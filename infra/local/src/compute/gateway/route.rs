@@ -166,6 +166,27 @@ mod tests {
     }
 
     #[test]
+    fn a_second_parameter_is_another_route() {
+        let routes = [
+            ("POST", "/webhooks/{source}"),
+            ("POST", "/webhooks/{source}/{slot}"),
+            ("HEAD", "/webhooks/{source}"),
+        ];
+        check(
+            &routes,
+            ("POST", "/webhooks/a/b%2Fc"),
+            Some(("POST /webhooks/{source}/{slot}", &[("slot", "b/c"), ("source", "a")])),
+        );
+        check(
+            &routes,
+            ("HEAD", "/webhooks/a"),
+            Some(("HEAD /webhooks/{source}", &[("source", "a")])),
+        );
+        check(&routes, ("GET", "/webhooks/a/b"), None);
+        check(&routes, ("POST", "/webhooks/a/b/c"), None);
+    }
+
+    #[test]
     fn a_request_that_no_route_takes_stays_without_one() {
         let routes = [("POST", "/webhooks/{source}"), ("ANY", "/v1/{proxy+}")];
         for request in [

@@ -4,7 +4,7 @@ use std::{error::Error, io};
 
 use domain::delivery::Cause;
 
-use super::{connector::ConnectError, tls};
+use crate::{connector::ConnectError, tls};
 
 /// Names a failed exchange. The types below the error decide, never its text.
 pub fn of(error: &(dyn Error + 'static)) -> Cause {

@@ -1,4 +1,4 @@
-//! The only place that opens a connection to a customer.
+//! The only place that opens a connection to a host that a stranger has named.
 //!
 //! The guard sits here and not in the resolver, because a host that is an address never comes to a resolver.
 
@@ -26,7 +26,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::Service;
 
-use super::{resolve::Resolve, tls};
+use crate::{resolve::Resolve, tls};
 
 /// Most addresses of one host that are dialled, one after the other.
 const MAX_DIALLED: usize = 4;
