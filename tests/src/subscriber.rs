@@ -97,7 +97,8 @@ impl Seen {
     pub fn verify(&self, key: &Key) -> Result<()> {
         let scheme = Scheme::preset("standard_webhooks").context("the preset ships")?;
         let (url, headers) = (self.path.as_str(), &self.headers);
-        let request = signing::Request { method: "POST", url, headers, body: &self.body };
+        let request =
+            signing::Request { method: "POST", url, headers, body: &self.body, path_secret: None };
         signing::verify(&scheme, std::slice::from_ref(key), &request, self.at)?;
         Ok(())
     }

@@ -55,7 +55,7 @@ fn judge(scheme: &Scheme, case: &Value) -> (String, Option<(Value, Value)>) {
         secrets.filter_map(|secret| Key::parse(scheme, "k", &secret).ok()).collect();
     let (headers, body) = (headers(case), body(case));
     let (method, url) = (case["method"].as_str().unwrap(), case["url"].as_str().unwrap());
-    let request = Request { method, url, headers: &headers, body: &body };
+    let request = Request { method, url, headers: &headers, body: &body, path_secret: None };
     let now = Timestamp::from_second(case["now"].as_i64().unwrap()).unwrap();
     match verify(scheme, &keys, &request, now) {
         Ok(verified) => {

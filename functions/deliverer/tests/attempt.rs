@@ -159,7 +159,13 @@ fn verifies(post: &Post, secret: &Secret, scheme: &str, now: i64) -> bool {
     let scheme = Scheme::preset(scheme).unwrap();
     let key = Key::parse(&scheme, "key", secret).unwrap();
     let url = post.url.to_string();
-    let request = Request { method: "POST", url: &url, headers: &post.headers, body: &post.body };
+    let request = Request {
+        method: "POST",
+        url: &url,
+        headers: &post.headers,
+        body: &post.body,
+        path_secret: None,
+    };
     verify(&scheme, &[key], &request, at(now)).is_ok()
 }
 

@@ -194,7 +194,13 @@ async fn subscribers_get_signed_events_over_one_connection() {
             headers.append(http::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
         }
         let url = port.url();
-        let request = Request { method: "POST", url: &url, headers: &headers, body: &body };
+        let request = Request {
+            method: "POST",
+            url: &url,
+            headers: &headers,
+            body: &body,
+            path_secret: None,
+        };
         assert!(verify(&scheme, &key, &request, clock()).is_ok(), "{head}");
         let expected = format!("receiver.example:{}", port.address.port());
         assert_eq!(headers["host"], expected.as_str());

@@ -220,8 +220,13 @@ fn verify<'a>(
     body: &'a [u8],
     now: Timestamp,
 ) -> Result<Verified<'a>, Rejected> {
-    let request =
-        Request { method: &arrival.method, url: &arrival.url, headers: &arrival.headers, body };
+    let request = Request {
+        method: &arrival.method,
+        url: &arrival.url,
+        headers: &arrival.headers,
+        body,
+        path_secret: None,
+    };
     signing::verify(&feed.scheme, &feed.keys(now), &request, now)
 }
 

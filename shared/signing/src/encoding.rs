@@ -14,22 +14,24 @@ pub(crate) enum NotADigest {
     Spelling,
 }
 
-/// Reads a digest of exactly `length` bytes in the scheme's own spelling.
+/// Reads a digest in the scheme's own spelling, if `accepts` finds its bytes to be one. They go into `into`, and their number
+/// comes back.
 pub(crate) fn decode(
     text: &[u8],
     encoding: Encoding,
-    length: usize,
-) -> Result<Vec<u8>, NotADigest> {
+    into: &mut [u8],
+    accepts: impl Fn(&[u8]) -> bool,
+) -> Result<usize, NotADigest> {
     let strict = match encoding {
-        Encoding::Hex => lower_hex(text),
-        Encoding::HexAnyCase => hex::decode(text).ok(),
-        Encoding::Base64 => STANDARD.decode(text).ok(),
-        Encoding::Base64Url => URL_SAFE_NO_PAD.decode(text).ok(),
+        Encoding::Hex => lower_hex(text, into),
+        Encoding::HexAnyCase => any_hex(text, into),
+        Encoding::Base64 => STANDARD.decode_slice(text, into).ok(),
+        Encoding::Base64Url => URL_SAFE_NO_PAD.decode_slice(text, into).ok(),
     };
     match strict {
-        Some(bytes) if bytes.len() == length => Ok(bytes),
+        Some(length) if into.get(..length).is_some_and(&accepts) => Ok(length),
         Some(_) => Err(NotADigest::Malformed),
-        None if loosely(text, encoding).is_some_and(|bytes| bytes.len() == length) => {
+        None if loosely(text, encoding).is_some_and(|bytes| accepts(&bytes)) => {
             Err(NotADigest::Spelling)
         }
         None => Err(NotADigest::Malformed),
@@ -45,9 +47,15 @@ pub(crate) fn encode(bytes: &[u8], encoding: Encoding) -> String {
     }
 }
 
-fn lower_hex(text: &[u8]) -> Option<Vec<u8>> {
+fn lower_hex(text: &[u8], into: &mut [u8]) -> Option<usize> {
     let lower = text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if lower { hex::decode(text).ok() } else { None }
+    if lower { any_hex(text, into) } else { None }
+}
+
+fn any_hex(text: &[u8], into: &mut [u8]) -> Option<usize> {
+    let length = text.len() / 2;
+    hex::decode_to_slice(text, into.get_mut(..length)?).ok()?;
+    Some(length)
 }
 
 fn loosely(text: &[u8], encoding: Encoding) -> Option<Vec<u8>> {
@@ -66,8 +74,9 @@ mod tests {
     use super::*;
 
     fn check(text: &str, encoding: Encoding, expected: Result<&[u8], NotADigest>) {
-        let read = decode(text.as_bytes(), encoding, 2);
-        assert_eq!(read.as_deref().map_err(|why| *why), expected, "{text}");
+        let mut bytes = [0; 72];
+        let read = decode(text.as_bytes(), encoding, &mut bytes, |bytes| bytes.len() == 2);
+        assert_eq!(read.map(|length| &bytes[..length]), expected, "{text}");
     }
 
     #[test]

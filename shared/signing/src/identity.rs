@@ -1,12 +1,15 @@
 //! What a verified request says of itself. Whatever cannot be read is absent; nothing here is an error.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 
 use crate::digest;
+use crate::form;
 use crate::freshness::{self, Sent};
 use crate::json::{self, Leaf, Pointer};
 use crate::request::Request;
-use crate::scheme::{Lookup, Part, Scheme, Template, Unit, VersionKind};
+use crate::scheme::{IdentityRules, Lookup, Part, Scheme, Template, Unit, VersionKind};
 
 /// Where an event comes from and what it is about. Texts are as long as they were sent: hash them before they become keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub struct Identity {
     pub id: Option<String>,
     /// Whether the signature covers the id.
     pub id_is_signed: bool,
+    /// Names the delivery, for correlation with the provider's log only.
+    pub delivery: Option<String>,
     /// As in `invoice.paid`.
     pub event_type: Option<String>,
     /// The kind of thing that the event is about.
@@ -42,12 +47,24 @@ pub enum Version {
     Text(String),
 }
 
-pub(crate) fn extract(scheme: &Scheme, request: &Request<'_>) -> Identity {
-    let rules = &scheme.identity;
-    let found = Found::look_up(scheme, request);
+/// What the whole request says.
+pub(crate) fn of_request(scheme: &Scheme, request: &Request<'_>) -> Identity {
+    extract(
+        &scheme.identity,
+        &Found::look_up(scheme, &scheme.identity, Some(request), request.body),
+    )
+}
+
+/// What one element of a request says, by its own bytes alone.
+pub(crate) fn of_element(scheme: &Scheme, rules: &IdentityRules, element: &[u8]) -> Identity {
+    extract(rules, &Found::look_up(scheme, rules, None, element))
+}
+
+fn extract(rules: &IdentityRules, found: &Found<'_>) -> Identity {
     Identity {
         id: found.text(&rules.id),
         id_is_signed: rules.id_is_signed,
+        delivery: found.text(&rules.delivery),
         event_type: found.text(&rules.event_type),
         object_type: found.text(&rules.object_type),
         object_id: found.text(&rules.object_id),
@@ -63,32 +80,34 @@ pub(crate) fn extract(scheme: &Scheme, request: &Request<'_>) -> Identity {
     }
 }
 
-/// The request with all values of the body that the scheme asks for, read in one pass.
+/// A body with all values that the rules ask for, read in one pass, and the headers it came with.
 struct Found<'a> {
     scheme: &'a Scheme,
-    request: &'a Request<'a>,
+    request: Option<&'a Request<'a>>,
+    body: &'a [u8],
     values: Vec<(&'a Pointer, Option<Leaf>)>,
 }
 
 impl<'a> Found<'a> {
-    fn look_up(scheme: &'a Scheme, request: &'a Request<'a>) -> Self {
-        let pointers: Vec<&Pointer> = scheme
-            .identity
-            .lookups()
-            .flat_map(|lookup| &lookup.from)
+    fn look_up(
+        scheme: &'a Scheme,
+        rules: &'a IdentityRules,
+        request: Option<&'a Request<'a>>,
+        body: &'a [u8],
+    ) -> Self {
+        let pointers: Vec<&Pointer> = rules
+            .templates()
             .flat_map(Template::parts)
             .filter_map(|part| if let Part::Json(pointer) = part { Some(pointer) } else { None })
             .collect();
-        let leaves =
-            if pointers.is_empty() { Vec::new() } else { json::pick(request.body, &pointers) };
-        Self { scheme, request, values: pointers.into_iter().zip(leaves).collect() }
+        let leaves = if pointers.is_empty() { Vec::new() } else { json::pick(body, &pointers) };
+        Self { scheme, request, body, values: pointers.into_iter().zip(leaves).collect() }
     }
 
     /// The first template that is complete and gives something usable.
     fn text(&self, lookup: &Lookup) -> Option<String> {
         lookup.from.iter().find_map(|template| {
-            let text: String =
-                template.parts().iter().map(|part| self.part(part)).collect::<Option<_>>()?;
+            let text = self.filled(template)?;
             let text = match &lookup.before {
                 Some(before) => text
                     .split_once(before.as_str())
@@ -100,23 +119,42 @@ impl<'a> Found<'a> {
         })
     }
 
-    fn part(&self, part: &Part) -> Option<String> {
+    fn filled(&self, template: &Template) -> Option<String> {
+        let mut text = String::new();
+        for part in template.parts() {
+            text.push_str(&self.part(part)?);
+        }
+        Some(text)
+    }
+
+    fn part<'s>(&'s self, part: &'s Part) -> Option<Cow<'s, str>> {
         match part {
-            Part::Literal(text) => Some(text.clone()),
+            Part::Literal(text) => Some(text.as_str().into()),
             Part::Header(names) => {
-                let line = self.request.single(names).ok().flatten()?;
+                let line = self.request?.single(names).ok().flatten()?;
                 std::str::from_utf8(line)
                     .ok()
                     .filter(|line| !line.trim().is_empty())
-                    .map(ToOwned::to_owned)
+                    .map(Cow::Borrowed)
             }
             Part::Json(wanted) => {
                 let (_, leaf) = self.values.iter().find(|(pointer, _)| *pointer == wanted)?;
-                leaf.clone().map(Leaf::into_text)
+                leaf.as_ref().map(|leaf| leaf.text().into())
             }
-            Part::BodySha256 => Some(hex::encode(digest::sha256(self.request.body))),
-            Part::Config(name) => self.scheme.config.get(name).cloned(),
-            Part::Body | Part::Timestamp | Part::Method | Part::Url | Part::Pair(_) => None,
+            Part::Form(field) => form::field(self.body, field).map(Cow::Owned),
+            Part::HasForm(field) => form::field(self.body, field).map(|_| "".into()),
+            Part::BodySha256 => Some(hex::encode(digest::sha256(self.body)).into()),
+            Part::Config(name) => self.scheme.config(name).map(Cow::Borrowed),
+            Part::Body
+            | Part::Timestamp
+            | Part::Method
+            | Part::Url(_)
+            | Part::PathQuery
+            | Part::SignedHeaders(_)
+            | Part::EveryJson { .. }
+            | Part::Pair(_)
+            | Part::Secret
+            | Part::PathSecret => None,
         }
     }
 }

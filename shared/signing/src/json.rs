@@ -13,6 +13,14 @@ pub(crate) struct Pointer(Vec<String>);
 impl Pointer {
     /// `/a/0/b`; `~1` is a slash and `~0` a tilde. Not the empty pointer: a whole body is not a name of anything.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::parse_or_whole(text).filter(|pointer| !pointer.0.is_empty())
+    }
+
+    /// The same, or the empty pointer, which is the whole body.
+    pub(crate) fn parse_or_whole(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self(Vec::new()));
+        }
         let steps = text.strip_prefix('/')?;
         Some(Self(
             steps.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect(),
@@ -29,6 +37,12 @@ pub(crate) enum Leaf {
 }
 
 impl Leaf {
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Number(text) => text,
+        }
+    }
+
     pub(crate) fn into_text(self) -> String {
         match self {
             Self::Text(text) | Self::Number(text) => text,
@@ -54,6 +68,65 @@ pub(crate) fn pick(body: &[u8], pointers: &[&Pointer]) -> Vec<Option<Leaf>> {
     found
 }
 
+/// The text of the value at a pointer, without the blanks around it. `None` if it is not there, or the body is not JSON.
+pub(crate) fn find<'a>(body: &'a [u8], pointer: &Pointer) -> Option<&'a str> {
+    let mut value = text(body)?;
+    for step in &pointer.0 {
+        let wanted = [Wanted { slot: 0, steps: std::slice::from_ref(step) }];
+        let (_, child) = children(value, &wanted)?.pop()?;
+        value = child;
+    }
+    Some(value)
+}
+
+/// Why a value could not be taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotElements {
+    /// It is not an array.
+    NotAnArray,
+    /// It has more elements than allowed.
+    TooMany,
+}
+
+/// The texts of the elements of an array, as exact slices and without the blanks around them.
+pub(crate) fn elements(json: &str, most: usize) -> Result<Vec<&str>, NotElements> {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let mut elements = Vec::new();
+    let mut too_many = false;
+    let visitor = Elements { most, elements: &mut elements, too_many: &mut too_many };
+    let read = reader.deserialize_any(visitor).and_then(|()| reader.end());
+    match read {
+        Ok(()) => Ok(elements),
+        Err(_) if too_many => Err(NotElements::TooMany),
+        Err(_) => Err(NotElements::NotAnArray),
+    }
+}
+
+struct Elements<'e, 'de> {
+    most: usize,
+    elements: &'e mut Vec<&'de str>,
+    too_many: &'e mut bool,
+}
+
+impl<'de> Visitor<'de> for Elements<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(element) = seq.next_element::<&'de RawValue>()? {
+            if self.elements.len() == self.most {
+                *self.too_many = true;
+                return Err(serde::de::Error::custom("too many elements"));
+            }
+            self.elements.push(element.get());
+        }
+        Ok(())
+    }
+}
+
 /// Whether the body is one whole JSON value.
 pub(crate) fn is_json(body: &[u8]) -> bool {
     text(body).is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
@@ -71,10 +144,7 @@ struct Wanted<'p> {
 
 /// Follows the pointers one level down. `None` when the text is not JSON.
 fn descend(json: &str, wanted: &[Wanted<'_>], found: &mut [Option<Leaf>]) -> Option<()> {
-    let mut reader = serde_json::Deserializer::from_str(json);
-    let children = reader.deserialize_any(Children { wanted }).ok()?;
-    reader.end().ok()?;
-    for (step, child) in children {
+    for (step, child) in children(json, wanted)? {
         let below: Vec<Wanted<'_>> = wanted
             .iter()
             .filter_map(|wanted| match wanted.steps.split_first() {
@@ -96,6 +166,14 @@ fn descend(json: &str, wanted: &[Wanted<'_>], found: &mut [Option<Leaf>]) -> Opt
         }
     }
     Some(())
+}
+
+/// The wanted members of one object or array. `None` when the text is not JSON.
+fn children<'a>(json: &'a str, wanted: &[Wanted<'_>]) -> Option<Found<'a>> {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let children = reader.deserialize_any(Children { wanted }).ok()?;
+    reader.end().ok()?;
+    Some(children)
 }
 
 fn leaf(json: &str) -> Option<Leaf> {
@@ -237,6 +315,35 @@ mod tests {
         check(r#"{"id":"\ud800"}"#, "/id", None);
         let pointer = Pointer::parse("/id").unwrap();
         assert_eq!(pick(b"{\"id\":\"x\",\"a\":\"\xff\"}", &[&pointer]), [None]);
+    }
+
+    #[test]
+    fn a_value_is_found_as_an_exact_slice() {
+        let body = b"\xef\xbb\xbf { \"a\" : [ {\"b\": 1.50} , [2,3] ] } \n";
+        let at = |pointer: &str| find(body, &Pointer::parse_or_whole(pointer).unwrap());
+        assert_eq!(at("/a"), Some("[ {\"b\": 1.50} , [2,3] ]"));
+        assert_eq!(at("/a/0"), Some("{\"b\": 1.50}"));
+        assert_eq!(at("/a/1/1"), Some("3"));
+        assert_eq!(at("").map(str::trim), Some("{ \"a\" : [ {\"b\": 1.50} , [2,3] ] }"));
+        assert_eq!((at("/b"), at("/a/2"), at("/a/x"), at("/a/0/b/c")), (None, None, None, None));
+        assert_eq!(find(b"\xff", &Pointer::parse_or_whole("").unwrap()), None);
+        assert_eq!(find(b"{\"a\":1}}", &Pointer::parse("/a").unwrap()), None);
+    }
+
+    #[test]
+    fn an_array_is_taken_apart_up_to_a_limit() {
+        assert_eq!(
+            elements(" [ 1 , {\"a\": [2 ]},\"x\"] ", 3),
+            Ok(vec!["1", "{\"a\": [2 ]}", "\"x\""])
+        );
+        assert_eq!(elements("[]", 0), Ok(vec![]));
+        assert_eq!(elements("[1,2,3,4]", 3), Err(NotElements::TooMany));
+        for other in ["", "{}", "1", "null", "[1", "[1,]", "[1] 2", "[1}", "\"[1]\""] {
+            assert_eq!(elements(other, 9), Err(NotElements::NotAnArray), "{other}");
+        }
+        assert_eq!(elements(&"[".repeat(1_000_000), 9), Err(NotElements::NotAnArray));
+        let deep = format!("[{}{}]", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(elements(&deep, 9).map(|found| found.len()), Ok(1));
     }
 
     #[test]

@@ -1,40 +1,32 @@
-//! Secrets made ready for use, and why some cannot be.
+//! Secrets made ready for use.
+
+mod problem;
+mod text;
 
 use std::fmt;
+use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use ed25519_dalek as dalek;
-use subtle::{Choice, ConstantTimeEq as _};
+use ring::signature::EcdsaKeyPair;
+use subtle::Choice;
 use zeroize::Zeroizing;
 
-use crate::digest;
-use crate::scheme::{Algorithm, KeyEncoding, Scheme};
-use crate::secret::Secret;
+pub(crate) use problem::weakness;
+pub use problem::{KeyError, Weakness};
+pub(crate) use text::{base64, private, sized};
+use text::{decoded, key_bytes};
 
-/// The least bytes that a decoded key may have: a badly copied secret must not collapse into one that can be guessed.
-const LEAST_BYTES: usize = 16;
-/// Below this, one observed signature is enough to try all likely secrets.
-const STRONG_BYTES: usize = 16;
-/// Secrets from documentation and examples.
-const DENIED: [&str; 12] = [
-    "changeme",
-    "default",
-    "development",
-    "example",
-    "hunter2",
-    "password",
-    "secret",
-    "test",
-    "testing",
-    "webhook",
-    "webhooksecret",
-    "whsec_test",
-];
+use crate::asymmetric::{self, PublicKey};
+use crate::digest::{self, Keyed};
+use crate::message::Piece;
+use crate::named;
+use crate::scheme::{Algorithm, KeyEncoding, Proof, Scheme};
+use crate::secret::Secret;
+use crate::signature::Candidate;
 
 /// Names a key, so that a caller learns which one matched. Not secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KeyId(String);
+pub struct KeyId(Arc<str>);
 
 impl KeyId {
     /// The name as it was given.
@@ -52,7 +44,7 @@ impl From<&str> for KeyId {
 
 impl From<String> for KeyId {
     fn from(text: String) -> Self {
-        Self(text)
+        Self(text.into())
     }
 }
 
@@ -62,132 +54,25 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// One secret of a source, decoded for its scheme.
+/// One secret of a source, decoded for its scheme and made ready.
 #[derive(Clone)]
 pub struct Key {
     id: KeyId,
-    algorithm: Algorithm,
     material: Material,
+    weakness: Option<Weakness>,
 }
 
 #[derive(Clone)]
 enum Material {
-    Shared(Zeroizing<Vec<u8>>),
-    Public(Box<dalek::VerifyingKey>),
-}
-
-/// A key that makes signatures the way a provider does, for tests and for `postern send`.
-#[derive(Clone)]
-pub struct SigningKey {
-    algorithm: Algorithm,
-    material: SigningMaterial,
-}
-
-#[derive(Clone)]
-enum SigningMaterial {
-    Shared(Zeroizing<Vec<u8>>),
-    Private(Box<dalek::SigningKey>),
-}
-
-/// Why a secret cannot be used. Says what is seen, never any part of the value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// Nothing, or only blanks.
-    #[error("the secret is empty; copy it again from the provider's dashboard")]
-    Empty,
-    /// Blanks or line breaks around it.
-    #[error("the secret has blanks or a line break at an end; copy it without them")]
-    Surrounded,
-    /// Control characters within.
-    #[error(
-        "the secret contains a line break or another control character; copy it again as one line"
-    )]
-    Control,
-    /// Quotation marks around it.
-    #[error("the secret stands in quotation marks; remove them")]
-    Quoted,
-    /// `v1,whsec_...`.
-    #[error("the secret begins with `v1,`, which belongs to signatures; remove that part")]
-    SignatureLabel,
-    /// `whsec_whsec_...`.
-    #[error("the secret has its prefix twice; remove one")]
-    PrefixTwice,
-    /// `whsk_`.
-    #[error(
-        "this is a private key (whsk_); here belongs the secret that verifies: the shared one (whsec_) or the public key (whpk_)"
-    )]
-    PrivateKey,
-    /// `whpk_` in a scheme with shared secrets, or for signing.
-    #[error(
-        "this is a public key (whpk_), which belongs to the scheme standard_webhooks_v1a and cannot sign"
-    )]
-    PublicKey,
-    /// `whsec_` in a scheme with public keys.
-    #[error(
-        "this is a shared secret (whsec_), but the scheme verifies with a public key; copy the one that begins with whpk_"
-    )]
-    SharedSecret,
-    /// Hexadecimal where base64 is meant.
-    #[error(
-        "the secret looks like hexadecimal, but the scheme has base64; copy the secret as the provider shows it"
-    )]
-    LooksLikeHex,
-    /// Base64 without its padding.
-    #[error("the secret is base64 without all of its padding; copy it to the end, with every `=`")]
-    Padding,
-    /// The other base64 alphabet.
-    #[error("the secret uses `-` or `_`, but the scheme has the base64 alphabet with `+` and `/`")]
-    Alphabet,
-    /// Not base64.
-    #[error("the secret is not base64; copy it again, from its first to its last character")]
-    NotBase64,
-    /// Not hexadecimal.
-    #[error("the secret is not hexadecimal; copy it again, from its first to its last character")]
-    NotHex,
-    /// Decodes to too few bytes.
-    #[error(
-        "the secret has only {bytes} bytes when decoded; at least {least} are needed. Most likely it was cut off"
-    )]
-    TooShort {
-        /// Bytes it has.
-        bytes: usize,
-        /// Bytes it needs.
-        least: usize,
-    },
-    /// More bytes than the scheme's keys have.
-    #[error(
-        "the secret has {bytes} bytes when decoded; at most {most} are possible. Most likely something was pasted twice"
-    )]
-    TooLong {
-        /// Bytes it has.
-        bytes: usize,
-        /// Bytes it may have.
-        most: usize,
-    },
-    /// On the list of secrets that everybody knows.
-    #[error("the secret is one that everybody tries first; let the provider generate one")]
-    WellKnown,
-    /// 32 bytes that are no Ed25519 key, or a pair that does not belong together.
-    #[error("the bytes are not a valid Ed25519 key; copy it again")]
-    NotAKey,
-}
-
-/// Why a usable secret is still a poor one. Refuse it where secrets are saved; a feed that runs is not stopped for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weakness {
-    /// Fewer than 16 bytes.
-    Short,
-    /// On the list of secrets that everybody knows.
-    WellKnown,
-}
-
-impl fmt::Display for Weakness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Short => "the secret is shorter than 16 bytes and can be guessed from one signature; let the provider generate one",
-            Self::WellKnown => "the secret is one that everybody tries first; let the provider generate one",
-        })
-    }
+    /// Of an HMAC.
+    Keyed(Keyed),
+    /// Goes into a plain hash, in the place of `{secret}`.
+    Hashed(Zeroizing<Vec<u8>>),
+    /// Is shown with each request; only its hash is needed.
+    Shown([u8; 32]),
+    Public(PublicKey),
+    /// For code, which knows what to do with it.
+    Raw(Zeroizing<Vec<u8>>),
 }
 
 impl Key {
@@ -196,12 +81,36 @@ impl Key {
     /// # Errors
     /// What is wrong with the secret; see [`KeyError`].
     pub fn parse(scheme: &Scheme, id: impl Into<KeyId>, secret: &Secret) -> Result<Self, KeyError> {
+        let id = id.into();
+        if scheme.key.encoding == KeyEncoding::SpkiBase64 {
+            let algorithm = scheme.algorithm().unwrap_or(Algorithm::EcdsaP256);
+            let key = PublicKey::from_spki(algorithm, secret.expose())?;
+            return Ok(Self { id, material: Material::Public(key), weakness: None });
+        }
         let bytes = key_bytes(scheme, secret.expose())?;
-        let material = match scheme.algorithm {
-            Algorithm::Ed25519 => Material::Public(Box::new(public(&bytes)?)),
-            _ => Material::Shared(bytes),
+        let weakness = weakness(&bytes);
+        let material = match scheme.proof {
+            Proof::Verifier(_) => Material::Raw(bytes),
+            Proof::Algorithm(algorithm) => ready(algorithm, bytes)?,
         };
-        Ok(Self { id: id.into(), algorithm: scheme.algorithm, material })
+        let weakness = weakness.filter(|_| !matches!(material, Material::Public(_)));
+        Ok(Self { id, material, weakness })
+    }
+
+    /// Reads a key that the provider publishes under `id`: what [`Scheme::lookup`] and the code of named verifiers find.
+    ///
+    /// # Errors
+    /// It is not a key of the scheme's algorithm, or the scheme has no such ids.
+    pub fn published(scheme: &Scheme, id: &str, text: &str) -> Result<Self, KeyError> {
+        let key = match scheme.proof {
+            Proof::Verifier(verifier) => named::published(verifier, text)?,
+            Proof::Algorithm(algorithm) => {
+                let lookup = scheme.lookup().ok_or(KeyError::NotPublished)?;
+                lookup.url(id).ok_or(KeyError::NotPublished)?;
+                PublicKey::from_spki(algorithm, text)?
+            }
+        };
+        Ok(Self { id: id.into(), material: Material::Public(key), weakness: None })
     }
 
     /// Its name.
@@ -213,62 +122,135 @@ impl Key {
     /// Whether it should be replaced although it works.
     #[must_use]
     pub fn weakness(&self) -> Option<Weakness> {
+        self.weakness
+    }
+
+    /// The bytes of a shared secret, for code that verifies.
+    pub(crate) fn raw(&self) -> Option<&[u8]> {
         match &self.material {
-            Material::Shared(bytes) => weakness(bytes),
-            Material::Public(_) => None,
+            Material::Raw(bytes) => Some(bytes),
+            _ => None,
         }
     }
 
-    /// Which of the candidates this key made, without telling by time how nearly one matched.
-    pub(crate) fn made(&self, message: &[&[u8]], candidates: &[Vec<u8>]) -> Choice {
-        let any = |matches: &dyn Fn(&[u8]) -> Choice| {
-            candidates.iter().fold(Choice::from(0), |found, candidate| found | matches(candidate))
-        };
-        match (&self.material, self.algorithm) {
-            (Material::Public(key), _) => any(&|candidate| {
-                Choice::from(u8::from(digest::ed25519_verifies(key, message, candidate)))
-            }),
-            (Material::Shared(secret), Algorithm::Token) => {
-                // through a hash, so that lengths are equal whatever was sent
-                let secret = digest::sha256(secret);
-                any(&|candidate| digest::sha256(candidate).ct_eq(&secret))
+    /// The public key, for code that verifies.
+    pub(crate) fn public(&self) -> Option<&PublicKey> {
+        match &self.material {
+            Material::Public(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Whether this key made one of the candidates, without telling by time how nearly one matched.
+    pub(crate) fn made<'c>(
+        &self,
+        message: &'c [Piece<'_>],
+        candidates: impl Iterator<Item = &'c Candidate>,
+    ) -> Choice {
+        let candidates = candidates.map(Candidate::bytes);
+        match &self.material {
+            Material::Keyed(keyed) => keyed.made(message.iter().map(Piece::bytes), candidates),
+            Material::Hashed(secret) => {
+                let pieces = message.iter().map(|piece| piece.bytes_with(secret));
+                digest::among(&digest::sha256_of(pieces), candidates)
             }
-            (Material::Shared(secret), algorithm) => match digest::hmac(algorithm, secret, message)
-            {
-                Some(expected) => any(&|candidate| candidate.ct_eq(&expected)),
-                None => Choice::from(0),
-            },
+            Material::Shown(hash) => digest::among(hash, candidates),
+            Material::Public(key) => {
+                let message = Piece::whole(message);
+                candidates.fold(Choice::from(0), |found, candidate| {
+                    found | Choice::from(u8::from(key.verifies(&message, candidate)))
+                })
+            }
+            Material::Raw(_) => Choice::from(0),
         }
     }
 }
 
+fn ready(algorithm: Algorithm, bytes: Zeroizing<Vec<u8>>) -> Result<Material, KeyError> {
+    Ok(match algorithm {
+        Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512 => {
+            Keyed::new(algorithm, &bytes).map_or(Material::Raw(bytes), Material::Keyed)
+        }
+        Algorithm::Sha256 => Material::Hashed(bytes),
+        Algorithm::Ed25519 => Material::Public(PublicKey::ed25519(&bytes)?),
+        Algorithm::EcdsaP256 => return Err(KeyError::NotAPublicKey),
+        Algorithm::Token | Algorithm::None => Material::Shown(digest::sha256(&bytes)),
+        Algorithm::Basic => {
+            credentials(&bytes)?;
+            Material::Shown(digest::sha256(&bytes))
+        }
+    })
+}
+
+/// A user, which has no colon, and a password.
+fn credentials(bytes: &[u8]) -> Result<(), KeyError> {
+    let colon = bytes.iter().position(|byte| *byte == b':');
+    match colon {
+        Some(at) if at > 0 && at + 1 < bytes.len() => Ok(()),
+        _ => Err(KeyError::NotCredentials),
+    }
+}
+
+/// A key that makes signatures the way a provider does, for tests and for `postern send`.
+#[derive(Clone)]
+pub struct SigningKey(SigningMaterial);
+
+#[derive(Clone)]
+enum SigningMaterial {
+    Keyed(Keyed),
+    Hashed(Zeroizing<Vec<u8>>),
+    Shown(Zeroizing<Vec<u8>>),
+    Ed25519(Box<dalek::SigningKey>),
+    P256(Arc<EcdsaKeyPair>),
+}
+
 impl SigningKey {
-    /// Reads what the provider holds: the same shared secret as the receiver, or an Ed25519 private key (`whsk_...`, or
-    /// seed or seed and public key in the scheme's encoding).
+    /// Reads what the provider holds: the same shared secret as the receiver, an Ed25519 private key (`whsk_...`, or
+    /// seed or seed and public key in the scheme's encoding), or an ECDSA private key (PKCS#8 in base64 or PEM).
     ///
     /// # Errors
     /// What is wrong with the secret; see [`KeyError`].
     pub fn parse(scheme: &Scheme, secret: &Secret) -> Result<Self, KeyError> {
         let text = secret.expose();
-        let material = if scheme.algorithm == Algorithm::Ed25519 {
-            if text.starts_with("whpk_") {
-                return Err(KeyError::PublicKey);
+        Ok(Self(match scheme.algorithm() {
+            Some(Algorithm::Ed25519) => {
+                if text.starts_with("whpk_") {
+                    return Err(KeyError::PublicKey);
+                }
+                let encoding = match scheme.key.encoding {
+                    KeyEncoding::SpkiBase64 => KeyEncoding::Base64,
+                    encoding => encoding,
+                };
+                let bytes = decoded(encoding, text.strip_prefix("whsk_").unwrap_or(text))?;
+                SigningMaterial::Ed25519(Box::new(private(&bytes)?))
             }
-            let bytes = decoded(scheme.key.encoding, text.strip_prefix("whsk_").unwrap_or(text))?;
-            SigningMaterial::Private(Box::new(private(&bytes)?))
-        } else {
-            SigningMaterial::Shared(key_bytes(scheme, text)?)
-        };
-        Ok(Self { algorithm: scheme.algorithm, material })
+            Some(Algorithm::EcdsaP256) => {
+                SigningMaterial::P256(Arc::new(asymmetric::p256_private(text)?))
+            }
+            Some(Algorithm::Sha256) => SigningMaterial::Hashed(key_bytes(scheme, text)?),
+            Some(algorithm) => {
+                let bytes = key_bytes(scheme, text)?;
+                match Keyed::new(algorithm, &bytes) {
+                    Some(keyed) => SigningMaterial::Keyed(keyed),
+                    None => SigningMaterial::Shown(bytes),
+                }
+            }
+            None => SigningMaterial::Shown(key_bytes(scheme, text)?),
+        }))
     }
 
-    /// The signature's bytes; for a token the token.
-    pub(crate) fn sign(&self, message: &[&[u8]]) -> Vec<u8> {
-        match &self.material {
-            SigningMaterial::Private(key) => digest::ed25519_sign(key, message),
-            SigningMaterial::Shared(secret) => {
-                digest::hmac(self.algorithm, secret, message).unwrap_or_else(|| secret.to_vec())
+    /// The signature's bytes; for a secret that is shown the secret.
+    pub(crate) fn sign(&self, message: &[Piece<'_>]) -> Vec<u8> {
+        let pieces = || message.iter().map(Piece::bytes);
+        let whole = || Piece::whole(message);
+        match &self.0 {
+            SigningMaterial::Keyed(keyed) => keyed.mac(pieces()),
+            SigningMaterial::Hashed(secret) => {
+                digest::sha256_of(message.iter().map(|piece| piece.bytes_with(secret))).to_vec()
             }
+            SigningMaterial::Shown(secret) => secret.to_vec(),
+            SigningMaterial::Ed25519(key) => digest::ed25519_sign(key, &whole()),
+            SigningMaterial::P256(key) => asymmetric::p256_sign(key, &whole()),
         }
     }
 }
@@ -282,117 +264,5 @@ impl fmt::Debug for Key {
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SigningKey(..)")
-    }
-}
-
-/// From text to the bytes that go into the algorithm.
-fn key_bytes(scheme: &Scheme, text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    plain(text)?;
-    let format = &scheme.key;
-    let text = match text.strip_prefix(format.strip_prefix.as_str()) {
-        Some(stripped) if !format.strip_prefix.is_empty() => {
-            if stripped.starts_with(format.strip_prefix.as_str()) {
-                return Err(KeyError::PrefixTwice);
-            }
-            stripped
-        }
-        _ => text,
-    };
-    if format.encoding != KeyEncoding::Utf8 {
-        mistaken(text, scheme.algorithm)?;
-    }
-    decoded(format.encoding, text)
-}
-
-/// Refuses what no scheme can mean.
-fn plain(text: &str) -> Result<(), KeyError> {
-    if text.trim().is_empty() {
-        return Err(KeyError::Empty);
-    }
-    if text.trim() != text {
-        return Err(KeyError::Surrounded);
-    }
-    if text.chars().any(char::is_control) {
-        return Err(KeyError::Control);
-    }
-    let quoted = |mark| text.len() > 1 && text.starts_with(mark) && text.ends_with(mark);
-    if quoted('"') || quoted('\'') || quoted('`') { Err(KeyError::Quoted) } else { Ok(()) }
-}
-
-/// Recognises keys of another kind, for the message.
-fn mistaken(text: &str, algorithm: Algorithm) -> Result<(), KeyError> {
-    match text {
-        text if text.starts_with("v1,") => Err(KeyError::SignatureLabel),
-        text if text.starts_with("whsk_") => Err(KeyError::PrivateKey),
-        text if text.starts_with("whpk_") => Err(KeyError::PublicKey),
-        text if text.starts_with("whsec_") && algorithm == Algorithm::Ed25519 => {
-            Err(KeyError::SharedSecret)
-        }
-        _ => Ok(()),
-    }
-}
-
-fn decoded(encoding: KeyEncoding, text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    let bytes = match encoding {
-        KeyEncoding::Utf8 => return Ok(Zeroizing::new(text.as_bytes().to_vec())),
-        KeyEncoding::Hex => hex::decode(text).map_err(|_| KeyError::NotHex)?,
-        KeyEncoding::Base64 => base64(text)?,
-    };
-    let bytes = Zeroizing::new(bytes);
-    if bytes.len() < LEAST_BYTES {
-        return Err(KeyError::TooShort { bytes: bytes.len(), least: LEAST_BYTES });
-    }
-    Ok(bytes)
-}
-
-/// Strict base64, and a guess at the mistake otherwise.
-pub(crate) fn base64(text: &str) -> Result<Vec<u8>, KeyError> {
-    // 32 and more characters that happen to use only 16 of 64 letters: nobody generates that
-    if text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(KeyError::LooksLikeHex);
-    }
-    STANDARD.decode(text).map_err(|_| {
-        let unpadded = text.trim_end_matches('=');
-        if STANDARD_NO_PAD.decode(unpadded).is_ok() {
-            KeyError::Padding
-        } else if URL_SAFE.decode(text).is_ok() || URL_SAFE_NO_PAD.decode(unpadded).is_ok() {
-            KeyError::Alphabet
-        } else {
-            KeyError::NotBase64
-        }
-    })
-}
-
-/// A public key of 32 bytes that is a point of full order.
-fn public(bytes: &[u8]) -> Result<dalek::VerifyingKey, KeyError> {
-    let bytes: &[u8; 32] = sized(bytes)?;
-    let key = dalek::VerifyingKey::from_bytes(bytes).map_err(|_| KeyError::NotAKey)?;
-    if key.is_weak() { Err(KeyError::NotAKey) } else { Ok(key) }
-}
-
-/// A private key: the seed of 32 bytes, alone or followed by the public key that belongs to it.
-pub(crate) fn private(bytes: &[u8]) -> Result<dalek::SigningKey, KeyError> {
-    match <&[u8; 64]>::try_from(bytes) {
-        Ok(pair) => dalek::SigningKey::from_keypair_bytes(pair).map_err(|_| KeyError::NotAKey),
-        Err(_) => sized(bytes).map(dalek::SigningKey::from_bytes),
-    }
-}
-
-fn sized(bytes: &[u8]) -> Result<&[u8; 32], KeyError> {
-    <&[u8; 32]>::try_from(bytes).map_err(|_| match bytes.len() {
-        bytes @ 0..32 => KeyError::TooShort { bytes, least: 32 },
-        bytes => KeyError::TooLong { bytes, most: 32 },
-    })
-}
-
-/// Whether a shared secret is one of those that are guessed first.
-pub(crate) fn weakness(bytes: &[u8]) -> Option<Weakness> {
-    let known = |denied: &&str| bytes.eq_ignore_ascii_case(denied.as_bytes());
-    if DENIED.iter().any(known) {
-        Some(Weakness::WellKnown)
-    } else if bytes.len() < STRONG_BYTES {
-        Some(Weakness::Short)
-    } else {
-        None
     }
 }

@@ -3,7 +3,8 @@
 //! How a provider signs is data: a [`Scheme`] is read from TOML or JSON, checked as a whole, and interpreted by
 //! [`verify`]. The schemes that ship are in `presets/`, one file for each provider; a user's own scheme has the same form.
 //!
-//! What this crate must never do: read a clock, the environment or randomness; do I/O; parse a body before its signature
+//! What this crate must never do: read a clock, the environment or randomness (ECDSA signatures that we make for tests
+//! excepted: their nonce comes from the system); do I/O; parse a body before its signature
 //! was checked (schemes that put the signature or the time inside the body excepted); print a secret; compare digests
 //! with `==`; panic on anything that came from outside.
 //!
@@ -18,7 +19,13 @@
 //! headers.insert("x-github-delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958".parse().unwrap());
 //! headers.insert("x-hub-signature-256",
 //!     "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17".parse().unwrap());
-//! let request = Request { method: "POST", url: "https://hooks.example/in", headers: &headers, body: b"Hello, World!" };
+//! let request = Request {
+//!     method: "POST",
+//!     url: "https://hooks.example/in",
+//!     headers: &headers,
+//!     body: b"Hello, World!",
+//!     path_secret: None,
+//! };
 //! let now = jiff::Timestamp::from_second(1_767_225_600).unwrap();
 //!
 //! let verified = verify(&scheme, &[key], &request, now).unwrap();
@@ -26,12 +33,18 @@
 //! assert_eq!(verified.identity().id.as_deref(), Some("72d3162e-cc78-11e3-81ab-4c9367dc0958"));
 //! ```
 
+mod address;
+mod asymmetric;
 mod digest;
+mod element;
 mod encoding;
+mod form;
 mod freshness;
 mod identity;
 mod json;
 mod key;
+mod message;
+mod named;
 mod preset;
 mod rejected;
 mod request;
@@ -41,12 +54,13 @@ pub mod sign;
 mod signature;
 mod verify;
 
+pub use element::{Element, MAX_ELEMENTS, NotABatch, elements};
 pub use identity::{Identity, Version};
 pub use key::{Key, KeyError, KeyId, SigningKey, Weakness};
 pub use preset::preset_names;
 pub use rejected::{Class, Reason, Rejected};
 pub use request::Request;
-pub use scheme::{Problem, Problems, Scheme};
+pub use scheme::{Problem, Problems, Scheme, Trust};
 pub use secret::Secret;
 pub use sign::EndpointSecret;
 pub use verify::{Verified, verify};

@@ -15,13 +15,23 @@ pub enum Class {
     Stale,
     /// Something that the scheme needs is missing, doubled or not in its form.
     Malformed,
+    /// The request names a key of the provider that has not been fetched yet. Not the sender's fault: ask it to try again.
+    KeyUnknown,
 }
 
-/// The precise reason. Names in it come from the scheme, never from the request, so that it can be logged as it is.
+/// The precise reason. Names in it come from the scheme, never from the request, so that it can be logged as it is; the one
+/// exception, the id of a key, has a strict form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// There is no key to try.
     NoKeys,
+    /// The request names a key that is not among those that were fetched from the provider.
+    KeyUnknown {
+        /// In the strict form that the scheme demands.
+        id: String,
+    },
+    /// What names a key is not of the scheme's form.
+    KeyIdMalformed,
     /// The scheme needs a value from the source's configuration.
     NotConfigured {
         /// The key under `config`.
@@ -44,6 +54,11 @@ pub enum Reason {
     },
     /// A header does not have the one value that the scheme allows.
     HeaderUnexpected {
+        /// In lower case.
+        name: String,
+    },
+    /// A header that must be among those that are signed is not.
+    HeaderUnsigned {
         /// In lower case.
         name: String,
     },
@@ -103,6 +118,7 @@ impl Rejected {
             Reason::TimestampOutOfRange
             | Reason::TimestampTooOld { .. }
             | Reason::TimestampInFuture { .. } => Class::Stale,
+            Reason::KeyUnknown { .. } => Class::KeyUnknown,
             _ => Class::Malformed,
         }
     }
@@ -113,10 +129,26 @@ impl Rejected {
         &self.0
     }
 
-    /// Whether newer secrets could change the verdict: a well-formed signature with a fresh time that no key made.
+    /// Whether newer secrets could change the verdict: a well-formed signature with a fresh time that no key made, or a key
+    /// that may have been fetched meanwhile.
     #[must_use]
     pub fn is_refreshable(&self) -> bool {
-        matches!(self.0, Reason::NoKeys | Reason::SignatureMismatch { fresh: true, .. })
+        matches!(
+            self.0,
+            Reason::NoKeys
+                | Reason::KeyUnknown { .. }
+                | Reason::SignatureMismatch { fresh: true, .. }
+        )
+    }
+
+    /// The id of the provider's key that the request names and that is not there: fetch it. Always in the strict form that
+    /// the scheme demands.
+    #[must_use]
+    pub fn wanted_key(&self) -> Option<&str> {
+        match &self.0 {
+            Reason::KeyUnknown { id } => Some(id),
+            _ => None,
+        }
     }
 }
 
@@ -128,6 +160,7 @@ impl Class {
             Self::BadSignature => "bad_signature",
             Self::Stale => "stale",
             Self::Malformed => "malformed",
+            Self::KeyUnknown => "key_unknown",
         }
     }
 }
@@ -138,11 +171,14 @@ impl Reason {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoKeys => "no_keys",
+            Self::KeyUnknown { .. } => "key_unknown",
+            Self::KeyIdMalformed => "key_id_malformed",
             Self::NotConfigured { .. } => "not_configured",
             Self::HeaderMissing { .. } => "header_missing",
             Self::HeaderRepeated { .. } => "header_repeated",
             Self::HeaderJoined { .. } => "header_joined",
             Self::HeaderUnexpected { .. } => "header_unexpected",
+            Self::HeaderUnsigned { .. } => "header_unsigned",
             Self::BodyEmpty => "body_empty",
             Self::BodyNotJson => "body_not_json",
             Self::BodyValueMissing => "body_value_missing",
@@ -167,6 +203,9 @@ impl Reason {
             Self::NoKeys => {
                 "Set the signing secret of this source; one that cannot be read counts as none."
             }
+            Self::KeyUnknown { .. } => {
+                "It is fetched from the provider; if this goes on, check that the source belongs to this provider and that its keys can be reached."
+            }
             Self::NotConfigured { .. } => "Set it in the source's configuration.",
             Self::HeaderMissing { .. } | Self::SignatureMissing | Self::TimestampMissing => {
                 "Check that the provider signs this webhook and that nothing on the way removes headers."
@@ -174,7 +213,7 @@ impl Reason {
             Self::HeaderRepeated { .. } | Self::HeaderJoined { .. } | Self::TimestampRepeated => {
                 "Two values could be read differently by two readers. Look for a proxy that adds headers; otherwise somebody is trying."
             }
-            Self::HeaderUnexpected { .. } => {
+            Self::HeaderUnexpected { .. } | Self::HeaderUnsigned { .. } => {
                 "The provider may have a new version of its signatures; check its documentation."
             }
             Self::BodyEmpty | Self::BodyNotJson | Self::BodyValueMissing => {
@@ -183,6 +222,7 @@ impl Reason {
             Self::SignatureMalformed
             | Self::SignaturesTooMany
             | Self::SignatureSpelling
+            | Self::KeyIdMalformed
             | Self::TimestampMalformed => {
                 "Check that this source has the right scheme; the provider itself does not send this."
             }
@@ -224,11 +264,14 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoKeys => f.write_str("no usable secret is configured"),
+            Self::KeyUnknown { id } => write!(f, "the provider's key {id} is not known here yet"),
+            Self::KeyIdMalformed => f.write_str("what names the provider's key is not an id of the scheme's form"),
             Self::NotConfigured { name } => write!(f, "the scheme needs `{name}` from the configuration"),
             Self::HeaderMissing { name } => write!(f, "the header {name} is missing or empty"),
             Self::HeaderRepeated { name } => write!(f, "the header {name} came more than once"),
             Self::HeaderJoined { name } => write!(f, "the header {name} has several values joined by a comma"),
             Self::HeaderUnexpected { name } => write!(f, "the header {name} does not have the value that the scheme demands"),
+            Self::HeaderUnsigned { name } => write!(f, "the header {name} is not among those that are signed"),
             Self::BodyEmpty => f.write_str("the body is empty"),
             Self::BodyNotJson => f.write_str("the body is not JSON"),
             Self::BodyValueMissing => f.write_str("the body lacks a value that the signature covers"),

@@ -8,22 +8,26 @@
 //! docs = "https://..."            # where the provider explains it
 //! facts = { checked = "2026-11-30", mark = "S", from = "npm:example 1.2.3" } # S ran the SDK, D documentation, T third party, M unconfirmed
 //!
-//! algorithm = "hmac-sha256"       # hmac-sha1, hmac-sha256, hmac-sha512, ed25519, token
-//! signed = "{ts}.{body}"          # literal text and parts: {body} {ts} {method} {url} {header:a|b} {json:/ptr} {config:x}
-//! body_unsigned = false           # true admits that the provider does not sign the body
+//! algorithm = "hmac-sha256"       # one of the table below; or `verifier`, never both
+//! signed = "{ts}.{body}"          # the content that is signed: literal text and parts, see below
+//! body_unsigned = false           # true admits that the signature leaves out the body or a part of it
 //! body = "any"                    # any, nonempty, json: what else is refused as malformed
 //! require = ["x-topic|topic"]     # headers that must be there; `|` separates alternatives, the first present counts
 //! require_with = { "topic" = "x-id" }     # if the first is there, the second must be
 //! require_equal = { "x-version" = "1" }
 //! config = { notification_url = "https://..." }   # what {config:..} stands for, set for each source
 //! sample = { "x-topic" = "test" } # headers for requests that we make ourselves
+//! batch = "/events"               # several events in one request: where the array is; "" = the body is the array
 //!
 //! [key]
-//! encoding = "utf8"               # utf8, hex, base64
+//! encoding = "utf8"               # utf8, hex, base64; spki-base64 for public keys, which also takes PEM
 //! strip_prefix = "whsec_"         # taken off before decoding, if it is there
+//! lookup = { id = "{header:x-key-id}", id_form = "uuid", url = "https://api.example.com/keys/{id}", answer = "/data/key" }
+//!                                 # the provider publishes its public keys; id_form is uuid or text, answer a JSON pointer
 //!
 //! [signature]
-//! from = "{header:x-signature}"   # or {json:/ptr}
+//! from = "{header:x-signature}"   # or {json:/ptr}; or a list of headers, each of which may carry a signature
+//! paired = false                  # true: the nth header of the list only counts with the nth secret
 //! encoding = "hex"                # hex, hex-any-case, base64, base64url
 //! prefix = "sha256="              # of a plain signature; or
 //! pairs = { item_sep = ",", kv_sep = "=", field = "v1", trim = false }
@@ -35,29 +39,74 @@
 //! tolerance = 300                 # seconds, 5 to 3600
 //! future = 300                    # seconds, 0 to 3600; the tolerance if not given
 //!
-//! [identity]                      # each a template or a list of them: the first that is there counts; {body-sha256} also exists
+//! [identity]                      # each a template or a list of them: the first that is there counts
 //! id = "{json:/id}"
+//! delivery = "{header:x-delivery}" # names the delivery, for correlation only
 //! type = "{header:x-event}"
 //! object_type = { from = "{header:x-topic}", before = "/" }
 //! object_id = "{json:/data/id}"
 //! version = { from = "{json:/version}", kind = "number", trusted = true } # number, rfc3339, lexical
 //! occurred_at = { from = "{json:/created}", unit = "s" }
+//!
+//! [element]                       # with `batch`: the same for each element, whose JSON pointers start at the element.
+//! id = "{json:/id}"               # Without it, what [identity] reads from JSON is meant for the elements
+//!
+//! [acknowledge]                   # what the provider takes for "received", if not a 200 without a body
+//! status = 202
+//! body = "[accepted]"
+//! content_type = "text/plain"
+//!
+//! [[handshake]]                   # see `handshake`
 //! ```
+//!
+//! | `algorithm` | the secret | what it proves |
+//! |---|---|---|
+//! | `hmac-sha1`, `hmac-sha256`, `hmac-sha512` | shared | `signed` |
+//! | `sha256` | shared; `signed` contains it as `{secret}` | `signed`, but bytes can be appended by whoever sees one signature |
+//! | `ed25519` | the provider's public key (hex, base64, spki-base64) | `signed` |
+//! | `ecdsa-p256-sha256` | the provider's public key (spki-base64), or looked up; the signature is DER | `signed` |
+//! | `token` | is sent with each request, in a header, in JSON (`{json:/value/*/token}`: in each element), or as `{path-secret}` | nothing about the body |
+//! | `basic` | `user:password`, sent in `Authorization` | nothing about the body |
+//! | `none` | the last segment of a secret address | nothing |
+//!
+//! `verifier` stands in the place of `algorithm`, `signed`, `signature` and `timestamp` for providers that need code: twilio,
+//! adyen, braintree, paypal, sns, plaid, jwt-body-hash.
+//!
+//! Parts of `signed`: `{body}`, `{ts}` (as it was sent), `{method}`, `{url}` (as configured at the provider), `{url:hubspot}`
+//! (with some escapes undone, as HubSpot does), `{path-query}` (path and twice escaped query, as Contentful does),
+//! `{header:a|b}`, `{signed-headers:x-list}` (the headers that this one lists, sorted, `name:value` joined by `;`),
+//! `{json:/ptr}`, `{config:x}`, `{secret}`. Parts of an identity: `{header:a|b}`, `{json:/ptr}`, `{form:field}` (of a body
+//! that is a form), `{has-form:field}` (nothing, but only if the field is there), `{body-sha256}`, `{config:x}`, and literal
+//! text.
 
+mod algorithm;
+mod form;
+mod published;
 mod read;
 mod reader;
+mod rules;
 mod template;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+pub(crate) use algorithm::Proof;
+pub use algorithm::{Algorithm, Trust, Verifier};
+pub use form::Acknowledge;
+pub(crate) use form::{
+    BodyRule, Clock, Encoding, IdentityRules, KeyEncoding, KeyFormat, Lookup, Names, Shape,
+    SignatureFormat, Unit, VersionKind,
+};
+pub use published::KeyLookup;
 pub use reader::{Problem, Problems};
-pub(crate) use template::{Part, Template};
+pub(crate) use template::{Part, Spelling, Template};
 
-use crate::preset;
+use crate::json::Pointer;
+use crate::{named, preset};
 
 /// A checked scheme: one that has a problem cannot be made.
 #[derive(Clone)]
@@ -65,18 +114,24 @@ pub struct Scheme {
     source: Value,
     pub(crate) name: String,
     about: About,
-    pub(crate) algorithm: Algorithm,
+    pub(crate) proof: Proof,
     pub(crate) key: KeyFormat,
-    pub(crate) signature: SignatureFormat,
+    /// `None` where nothing is signed, or code knows better.
+    pub(crate) signature: Option<SignatureFormat>,
     pub(crate) signed: Template,
+    pub(crate) body_unsigned: bool,
     pub(crate) clock: Option<Clock>,
     pub(crate) body: BodyRule,
     pub(crate) require: Vec<Names>,
-    pub(crate) require_with: Vec<(String, String)>,
-    pub(crate) require_equal: Vec<(String, String)>,
+    pub(crate) require_with: Vec<(HeaderName, HeaderName)>,
+    pub(crate) require_equal: Vec<(HeaderName, String)>,
     pub(crate) identity: IdentityRules,
+    /// What each element of a request is, and where they are.
+    pub(crate) batch: Option<(Pointer, IdentityRules)>,
     pub(crate) config: BTreeMap<String, String>,
-    pub(crate) sample: Vec<(String, String)>,
+    pub(crate) sample: Vec<(HeaderName, String)>,
+    acknowledge: Acknowledge,
+    pub(crate) handshakes: Vec<Map<String, Value>>,
 }
 
 /// What a person should know of a scheme.
@@ -92,164 +147,6 @@ pub struct About {
     pub mark: String,
     /// What the facts were taken from, with versions.
     pub facts_from: String,
-}
-
-/// Header names of which the first that is present counts.
-pub(crate) type Names = Vec<String>;
-
-/// How a signature is made. One for each scheme: a request never chooses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// HMAC with SHA-1. Only for providers that offer nothing better.
-    HmacSha1,
-    /// HMAC with SHA-256.
-    HmacSha256,
-    /// HMAC with SHA-512.
-    HmacSha512,
-    /// Ed25519; the receiver holds a public key.
-    Ed25519,
-    /// The secret itself travels with the request; the body is not protected.
-    Token,
-}
-
-impl Algorithm {
-    pub(crate) const ALL: [(&'static str, Self); 5] = [
-        ("hmac-sha1", Self::HmacSha1),
-        ("hmac-sha256", Self::HmacSha256),
-        ("hmac-sha512", Self::HmacSha512),
-        ("ed25519", Self::Ed25519),
-        ("token", Self::Token),
-    ];
-
-    /// Bytes of a signature; a token has no fixed length.
-    pub(crate) fn length(self) -> Option<usize> {
-        match self {
-            Self::HmacSha1 => Some(20),
-            Self::HmacSha256 => Some(32),
-            Self::HmacSha512 | Self::Ed25519 => Some(64),
-            Self::Token => None,
-        }
-    }
-}
-
-/// How a digest is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    Hex,
-    HexAnyCase,
-    Base64,
-    Base64Url,
-}
-
-impl Encoding {
-    const ALL: [(&'static str, Self); 4] = [
-        ("hex", Self::Hex),
-        ("hex-any-case", Self::HexAnyCase),
-        ("base64", Self::Base64),
-        ("base64url", Self::Base64Url),
-    ];
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct KeyFormat {
-    pub(crate) encoding: KeyEncoding,
-    pub(crate) strip_prefix: String,
-}
-
-/// How a secret is written where people copy it from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyEncoding {
-    Utf8,
-    Hex,
-    Base64,
-}
-
-impl KeyEncoding {
-    const ALL: [(&'static str, Self); 3] =
-        [("utf8", Self::Utf8), ("hex", Self::Hex), ("base64", Self::Base64)];
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct SignatureFormat {
-    pub(crate) from: Part,
-    pub(crate) encoding: Encoding,
-    pub(crate) shape: Shape,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Shape {
-    /// The whole text is one signature, after a prefix.
-    Plain { prefix: String },
-    /// A list of named values; every value of `field` is a candidate.
-    Pairs { item_sep: String, kv_sep: String, field: String, trim: bool },
-}
-
-/// The signed time of a scheme.
-#[derive(Clone, Debug)]
-pub(crate) struct Clock {
-    pub(crate) from: Part,
-    pub(crate) unit: Unit,
-    /// Inside a body: only a JSON number, not digits in quotes.
-    pub(crate) number: bool,
-    /// Seconds into the past.
-    pub(crate) tolerance: u32,
-    /// Seconds into the future.
-    pub(crate) future: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    Seconds,
-    Milliseconds,
-    Rfc3339,
-}
-
-impl Unit {
-    const ALL: [(&'static str, Self); 3] =
-        [("s", Self::Seconds), ("ms", Self::Milliseconds), ("rfc3339", Self::Rfc3339)];
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyRule {
-    Any,
-    NonEmpty,
-    Json,
-}
-
-impl BodyRule {
-    const ALL: [(&'static str, Self); 3] =
-        [("any", Self::Any), ("nonempty", Self::NonEmpty), ("json", Self::Json)];
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct IdentityRules {
-    pub(crate) id: Lookup,
-    pub(crate) id_is_signed: bool,
-    pub(crate) event_type: Lookup,
-    pub(crate) object_type: Lookup,
-    pub(crate) object_id: Lookup,
-    pub(crate) version: Option<(Lookup, VersionKind, bool)>,
-    pub(crate) occurred_at: Option<(Lookup, Unit)>,
-}
-
-/// Where a value is found: the first template that is complete.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lookup {
-    pub(crate) from: Vec<Template>,
-    /// Only the text before this.
-    pub(crate) before: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VersionKind {
-    Number,
-    Rfc3339,
-    Lexical,
-}
-
-impl VersionKind {
-    const ALL: [(&'static str, Self); 3] =
-        [("number", Self::Number), ("rfc3339", Self::Rfc3339), ("lexical", Self::Lexical)];
 }
 
 impl Scheme {
@@ -303,10 +200,52 @@ impl Scheme {
         &self.about
     }
 
-    /// The one algorithm.
+    /// The one algorithm; `None` for a provider whose signatures need code.
     #[must_use]
-    pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+    pub fn algorithm(&self) -> Option<Algorithm> {
+        match self.proof {
+            Proof::Algorithm(algorithm) => Some(algorithm),
+            Proof::Verifier(_) => None,
+        }
+    }
+
+    /// The code that verifies, for a provider that needs some.
+    #[must_use]
+    pub fn verifier(&self) -> Option<Verifier> {
+        match self.proof {
+            Proof::Algorithm(_) => None,
+            Proof::Verifier(verifier) => Some(verifier),
+        }
+    }
+
+    /// How far a verified request can be believed.
+    #[must_use]
+    pub fn trust(&self) -> Trust {
+        match self.proof {
+            Proof::Algorithm(Algorithm::None) => Trust::None,
+            Proof::Algorithm(Algorithm::Token | Algorithm::Basic) => Trust::Token,
+            _ if self.body_unsigned => Trust::BodyUnsigned,
+            _ => Trust::Signed,
+        }
+    }
+
+    /// Whether a request carries several events; [`crate::elements`] takes them apart.
+    #[must_use]
+    pub fn is_batch(&self) -> bool {
+        self.batch.is_some()
+    }
+
+    /// Where the provider publishes its keys by id, if the scheme says so. Providers that need code have theirs in
+    /// [`crate::lookup`].
+    #[must_use]
+    pub fn lookup(&self) -> Option<&KeyLookup> {
+        self.key.lookup.as_ref()
+    }
+
+    /// What the provider takes for "received".
+    #[must_use]
+    pub fn acknowledge(&self) -> &Acknowledge {
+        &self.acknowledge
     }
 
     /// Whether the signature covers the event's id. If not, a replay can carry a new one, and a source may want the
@@ -326,29 +265,40 @@ impl Scheme {
     /// Names of `{config:..}` parts that have no value yet. Requests are refused until they have.
     #[must_use]
     pub fn missing_config(&self) -> Vec<&str> {
-        let templates = std::iter::once(&self.signed).chain(self.identity.templates());
-        let mut missing: Vec<&str> = templates
-            .flat_map(Template::parts)
-            .filter_map(|part| match part {
-                Part::Config(name) if !self.config.contains_key(name) => Some(name.as_str()),
-                _ => None,
-            })
+        let element = self.batch.iter().flat_map(|(_, rules)| rules.templates());
+        let parts = std::iter::once(&self.signed)
+            .chain(self.identity.templates())
+            .chain(element)
+            .flat_map(Template::parts);
+        let named = self.verifier().map_or(&[][..], named::config);
+        let mut missing: Vec<&str> = parts
+            .filter_map(
+                |part| if let Part::Config(name) = part { Some(name.as_str()) } else { None },
+            )
+            .chain(named.iter().copied())
+            .filter(|name| !self.config.contains_key(*name))
             .collect();
+        missing.sort_unstable();
         missing.dedup();
         missing
     }
-}
 
-impl IdentityRules {
-    fn templates(&self) -> impl Iterator<Item = &Template> {
-        self.lookups().flat_map(|lookup| &lookup.from)
+    /// Whether the nth place of a signature only counts with the nth key.
+    pub(crate) fn is_paired(&self) -> bool {
+        self.signature.as_ref().is_some_and(|signature| signature.paired)
     }
 
-    pub(crate) fn lookups(&self) -> impl Iterator<Item = &Lookup> {
-        [&self.id, &self.event_type, &self.object_type, &self.object_id]
-            .into_iter()
-            .chain(self.version.as_ref().map(|(lookup, ..)| lookup))
-            .chain(self.occurred_at.as_ref().map(|(lookup, _)| lookup))
+    /// The header with the time, if it is in one.
+    pub(crate) fn clock_header(&self) -> Option<&HeaderName> {
+        match &self.clock.as_ref()?.from {
+            Part::Header(names) => names.first(),
+            _ => None,
+        }
+    }
+
+    /// The value for `{config:..}`.
+    pub(crate) fn config(&self, name: &str) -> Option<&str> {
+        self.config.get(name).map(String::as_str)
     }
 }
 

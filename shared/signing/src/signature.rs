@@ -1,58 +1,173 @@
-//! From the text of a signature header to candidates, as bytes.
+//! From the text of signature headers to candidates, as bytes.
 
-use crate::Reason;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::encoding::{NotADigest, decode};
-use crate::scheme::{Scheme, Shape};
+use crate::rejected::Reason;
+use crate::scheme::{Algorithm, Shape, SignatureFormat};
+use crate::{asymmetric, digest};
 
 /// Rotation needs two signatures, some providers send a handful; more only makes us work.
 const MOST_CANDIDATES: usize = 16;
+/// An ECDSA signature on P-256 in DER is never longer, and no digest is.
+const LONGEST: usize = 72;
 
-/// Every signature in the text that has the scheme's form. Values of other versions, and broken ones beside a good one,
-/// are passed over.
-pub(crate) fn candidates(scheme: &Scheme, text: &[u8]) -> Result<Vec<Vec<u8>>, Reason> {
-    if text.trim_ascii().is_empty() {
-        return Err(Reason::SignatureMissing);
+/// What may be a signature: the bytes, and the place it was found in. For a token its hash stands here, so that lengths
+/// are equal whatever was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    place: usize,
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+impl Candidate {
+    /// A digest in the scheme's spelling.
+    fn read(
+        format: &SignatureFormat,
+        algorithm: Algorithm,
+        place: usize,
+        text: &[u8],
+    ) -> Result<Self, NotADigest> {
+        let mut candidate = Self { place, bytes: [0; LONGEST], length: 0 };
+        let accepts = |bytes: &[u8]| match algorithm {
+            Algorithm::HmacSha1 => bytes.len() == 20,
+            Algorithm::HmacSha256 | Algorithm::Sha256 => bytes.len() == 32,
+            Algorithm::HmacSha512 | Algorithm::Ed25519 => bytes.len() == 64,
+            Algorithm::EcdsaP256 => asymmetric::is_der_signature(bytes),
+            Algorithm::Token | Algorithm::Basic | Algorithm::None => false,
+        };
+        candidate.length = decode(text, format.encoding, &mut candidate.bytes, accepts)?;
+        Ok(candidate)
     }
-    let values = match &scheme.signature.shape {
-        Shape::Plain { prefix } => text.strip_prefix(prefix.as_bytes()).into_iter().collect(),
-        Shape::Pairs { field, .. } => fields(&scheme.signature.shape, text, field),
-    };
-    let mut candidates = Vec::new();
-    let mut misspelled = false;
-    for value in values {
-        match read(scheme, value) {
-            Ok(candidate) if candidates.len() < MOST_CANDIDATES => candidates.push(candidate),
-            Ok(_) => return Err(Reason::SignaturesTooMany),
-            Err(NotADigest::Spelling) => misspelled = true,
-            Err(NotADigest::Malformed) => {}
+
+    /// A secret that was shown.
+    fn shown(place: usize, secret: &[u8]) -> Self {
+        let mut candidate = Self { place, bytes: [0; LONGEST], length: 0 };
+        for (byte, hashed) in candidate.bytes.iter_mut().zip(digest::sha256(secret)) {
+            *byte = hashed;
+            candidate.length += 1;
         }
+        candidate
     }
-    match (candidates.is_empty(), misspelled) {
-        (false, _) => Ok(candidates),
-        (true, true) => Err(Reason::SignatureSpelling),
-        (true, false) => Err(Reason::SignatureMalformed),
+
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 }
 
-fn read(scheme: &Scheme, value: &[u8]) -> Result<Vec<u8>, NotADigest> {
-    match scheme.algorithm.length() {
-        Some(length) => decode(value, scheme.signature.encoding, length),
-        None if value.is_empty() => Err(NotADigest::Malformed),
-        None => Ok(value.to_vec()),
+/// Candidates in the order they were found. Most requests have one, which needs no allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates {
+    first: Option<Candidate>,
+    more: Vec<Candidate>,
+    misspelled: bool,
+}
+
+impl Candidates {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Candidate> + Clone {
+        self.first.iter().chain(&self.more)
     }
+
+    fn push(&mut self, candidate: Candidate) -> Result<(), Reason> {
+        if self.first.is_none() {
+            self.first = Some(candidate);
+        } else if self.more.len() + 1 < MOST_CANDIDATES {
+            self.more.push(candidate);
+        } else {
+            return Err(Reason::SignaturesTooMany);
+        }
+        Ok(())
+    }
+
+    /// Adds every signature in the text that has the scheme's form. Values of other versions, and broken ones beside a good
+    /// one, are passed over.
+    pub(crate) fn read(
+        &mut self,
+        format: &SignatureFormat,
+        algorithm: Algorithm,
+        place: usize,
+        text: &[u8],
+    ) -> Result<(), Reason> {
+        match &format.shape {
+            Shape::Plain { prefix } => match text.strip_prefix(prefix.as_bytes()) {
+                Some(value) => self.take(format, algorithm, place, value),
+                None => Ok(()),
+            },
+            Shape::Pairs { field, .. } => fields(&format.shape, text, field)
+                .try_for_each(|value| self.take(format, algorithm, place, value)),
+        }
+    }
+
+    fn take(
+        &mut self,
+        format: &SignatureFormat,
+        algorithm: Algorithm,
+        place: usize,
+        value: &[u8],
+    ) -> Result<(), Reason> {
+        if !algorithm.signs() {
+            return if value.is_empty() { Ok(()) } else { self.show(place, value) };
+        }
+        match Candidate::read(format, algorithm, place, value) {
+            Ok(candidate) => self.push(candidate),
+            Err(NotADigest::Spelling) => {
+                self.misspelled = true;
+                Ok(())
+            }
+            Err(NotADigest::Malformed) => Ok(()),
+        }
+    }
+
+    /// Adds a secret that was shown instead of a signature.
+    pub(crate) fn show(&mut self, place: usize, secret: &[u8]) -> Result<(), Reason> {
+        let shown = Candidate::shown(place, secret);
+        if self.iter().any(|known| known.bytes() == shown.bytes()) {
+            return Ok(()); // two values that were sent, compared with each other
+        }
+        self.push(shown)
+    }
+
+    /// The candidates, if there are any.
+    pub(crate) fn found(self) -> Result<Self, Reason> {
+        match (self.first, self.misspelled) {
+            (Some(_), _) => Ok(self),
+            (None, true) => Err(Reason::SignatureSpelling),
+            (None, false) => Err(Reason::SignatureMalformed),
+        }
+    }
+}
+
+/// The `user:password` of an `Authorization` header with basic credentials.
+pub(crate) fn basic(line: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, rest) = line.split_at_checked(5)?;
+    let encoded = rest.strip_prefix(b" ")?;
+    let credentials = STANDARD.decode(encoded).ok()?;
+    (scheme.eq_ignore_ascii_case(b"basic") && credentials.contains(&b':')).then_some(credentials)
 }
 
 /// The values of one field of a list of pairs. A scheme without pairs has none.
-pub(crate) fn fields<'t>(shape: &'t Shape, text: &'t [u8], wanted: &str) -> Vec<&'t [u8]> {
-    let Shape::Pairs { item_sep, kv_sep, trim, .. } = shape else { return Vec::new() };
-    split(text, item_sep.as_bytes())
-        .filter_map(|item| {
-            let item = if *trim { item.trim_ascii() } else { item };
-            let at = find(item, kv_sep.as_bytes())?;
-            let (name, value) = (item.get(..at)?, item.get(at + kv_sep.len()..)?);
-            (name == wanted.as_bytes()).then_some(value)
-        })
-        .collect()
+pub(crate) fn fields<'t>(
+    shape: &'t Shape,
+    text: &'t [u8],
+    wanted: &'t str,
+) -> impl Iterator<Item = &'t [u8]> {
+    let (item_sep, kv_sep, trim) = match shape {
+        Shape::Pairs { item_sep, kv_sep, trim, .. } => (item_sep.as_str(), kv_sep.as_str(), *trim),
+        Shape::Plain { .. } => ("", "", false),
+    };
+    let text = if kv_sep.is_empty() { &[][..] } else { text };
+    split(text, item_sep.as_bytes()).filter_map(move |item| {
+        let item = if trim { item.trim_ascii() } else { item };
+        let at = find(item, kv_sep.as_bytes())?;
+        let (name, value) = (item.get(..at)?, item.get(at + kv_sep.len()..)?);
+        (name == wanted.as_bytes()).then_some(value)
+    })
 }
 
 fn split<'t>(text: &'t [u8], separator: &'t [u8]) -> impl Iterator<Item = &'t [u8]> {
@@ -66,7 +181,11 @@ fn split<'t>(text: &'t [u8], separator: &'t [u8]) -> impl Iterator<Item = &'t [u
 }
 
 fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
-    text.windows(pattern.len().max(1)).position(|window| window == pattern)
+    match pattern {
+        [] => None,
+        [byte] => text.iter().position(|other| other == byte),
+        _ => text.windows(pattern.len()).position(|window| window == pattern),
+    }
 }
 
 /// Writes the text of a signature header: `pairs` first, then the signature.
@@ -94,7 +213,6 @@ mod tests {
             trim: false,
         };
         let found: Vec<&str> = fields(&shape, text.as_bytes(), "v1")
-            .into_iter()
             .map(|value| std::str::from_utf8(value).unwrap())
             .collect();
         assert_eq!(found, expected, "{text}");

@@ -76,7 +76,7 @@ fn what_would_look_like_a_check_and_be_none_is_refused() {
     );
     check(
         r#"{"algorithm": "token", "signature": {"from": "{header:s}"}, "signed": "{body}"}"#,
-        "signed: a token signs nothing",
+        "signed: means nothing with `token`",
     );
     check(
         r#"{"algorithm": "ed25519", "signature": {"from": "{header:s}"}, "signed": "{body}"}"#,
@@ -137,7 +137,7 @@ fn round(scheme: &Scheme, headers: &HeaderMap, body: &[u8]) -> Result<Identity, 
     };
     let headers = sign_as(scheme, &key, &outgoing, now).map_err(|error| error.to_string())?;
     let key = Key::parse(scheme, "k", &secret).map_err(|error| error.to_string())?;
-    let request = Request { method: "POST", url: "", headers: &headers, body };
+    let request = Request { method: "POST", url: "", headers: &headers, body, path_secret: None };
     verify(scheme, &[key], &request, now)
         .map(signing::Verified::into_identity)
         .map_err(|error| error.to_string())
@@ -222,6 +222,7 @@ fn identity_is_read_where_the_scheme_says() {
     let expected = Identity {
         id: Some("x:7".into()),
         id_is_signed: false, // the header would count first, and it is not signed
+        delivery: None,
         event_type: Some("orders/create".into()),
         object_type: Some("orders".into()),
         object_id: Some("7".into()),

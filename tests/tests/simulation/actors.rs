@@ -98,7 +98,13 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
         body: &fact.body,
     };
     let headers = signing::sign::sign_as(&signing.scheme, &signing.signs, &outgoing, now).unwrap();
-    let request = Request { method: "POST", url: &url, headers: &headers, body: &fact.body };
+    let request = Request {
+        method: "POST",
+        url: &url,
+        headers: &headers,
+        body: &fact.body,
+        path_secret: None,
+    };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
     let source: SourceName = fact.key.source().clone();
     let incoming = Incoming::verified(source, verified, &headers);

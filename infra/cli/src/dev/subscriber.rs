@@ -221,8 +221,13 @@ fn check(
     now: Timestamp,
 ) -> Result<(), String> {
     let scheme = Scheme::preset("standard_webhooks").ok_or("no scheme")?;
-    let request =
-        signing::Request { method: "POST", url: head.uri.path(), headers: &head.headers, body };
+    let request = signing::Request {
+        method: "POST",
+        url: head.uri.path(),
+        headers: &head.headers,
+        body,
+        path_secret: None,
+    };
     let verified = signing::verify(&scheme, std::slice::from_ref(key), &request, now);
     verified.map(|_| ()).map_err(|rejected| rejected.to_string())
 }

@@ -135,7 +135,8 @@ fn with_keys(
         Ok(headers) => {
             let method = case.method.as_deref().unwrap_or("POST");
             let url = case.url.as_deref().unwrap_or_default();
-            let request = Request { method, url, headers: &headers, body: &body };
+            let request =
+                Request { method, url, headers: &headers, body: &body, path_secret: None };
             match signing::verify(scheme, keys, &request, now) {
                 Ok(verified) => Outcome::Accepted {
                     key: verified.key().to_string(),

@@ -85,7 +85,7 @@ impl World {
         };
         let key = SigningKey::parse(&scheme, &secret).unwrap();
         let headers = sign::sign_as(&scheme, &key, &outgoing, now).unwrap();
-        let request = Request { method, url, headers: &headers, body };
+        let request = Request { method, url, headers: &headers, body, path_secret: None };
         let verified = signing::verify(&scheme, &keys, &request, now).unwrap();
         self.accept(Incoming::verified(source(), verified, &headers), now)
     }
@@ -137,6 +137,7 @@ fn identity(id: Option<&str>) -> Identity {
     Identity {
         id: id.map(str::to_owned),
         id_is_signed: true,
+        delivery: None,
         event_type: Some("invoice.paid".to_owned()),
         object_type: None,
         object_id: Some("in_1".to_owned()),

@@ -1,15 +1,21 @@
-//! From a table to a scheme, and the rules that make it safe.
+//! From a table to a scheme. The rules about several keys at once are in `rules`.
 
 use std::collections::BTreeMap;
 
+use http::HeaderName;
 use serde_json::Value;
 
+use super::algorithm::Proof;
+use super::published::{IdForm, check_url};
 use super::reader::Reader;
+use super::rules::{Whole, check};
 use super::template::{header_name, header_names};
 use super::{
-    About, Algorithm, BodyRule, Clock, Encoding, IdentityRules, KeyEncoding, KeyFormat, Lookup,
-    Names, Part, Problems, Scheme, Shape, SignatureFormat, Template, Unit, VersionKind,
+    About, Acknowledge, Algorithm, BodyRule, Clock, Encoding, IdentityRules, KeyEncoding,
+    KeyFormat, KeyLookup, Lookup, Names, Part, Problems, Scheme, Shape, SignatureFormat, Template,
+    Unit, Verifier, VersionKind,
 };
+use crate::json::Pointer;
 
 /// Seconds that a request may be old. Below the least nothing gets through a slow network, above the most a captured
 /// request stays good for too long; zero would read as "no check" to many.
@@ -27,12 +33,10 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
     let mut reader = Reader::new("", table, &mut problems);
     let name = reader.text("name").unwrap_or_else(|| "custom".into());
     let about = about(&mut reader);
-    let algorithm = required(&mut reader, "algorithm", |r| r.choice("algorithm", &Algorithm::ALL));
-    let key = reader
-        .within("key", key)
-        .unwrap_or(KeyFormat { encoding: KeyEncoding::Utf8, strip_prefix: String::new() });
-    let signature =
-        required(&mut reader, "signature", |r| r.within("signature", signature).flatten());
+    let written = Written::of(&reader);
+    let proof = proof(&mut reader);
+    let key = reader.within("key", key).unwrap_or_default();
+    let signature = reader.within("signature", signature).flatten();
     let body_unsigned = reader.flag("body_unsigned");
     let signed = match reader.text("signed") {
         Some(text) => template(&mut reader, "signed", &text, Spot::Signed),
@@ -45,48 +49,108 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
         .iter()
         .filter_map(|names| headers(&mut reader, "require", names))
         .collect();
-    let require_with = header_pairs(&mut reader, "require_with", true);
-    let require_equal = header_pairs(&mut reader, "require_equal", false);
-    let sample = header_pairs(&mut reader, "sample", false);
+    let require_with = headers_by_name(&mut reader, "require_with");
+    let require_equal = texts_by_header(&mut reader, "require_equal");
+    let sample = texts_by_header(&mut reader, "sample");
     let identity = reader.within("identity", identity).unwrap_or_default();
+    let batch = pointer(&mut reader, "batch", true);
+    let element = reader.within("element", identity_of_element);
     let config: BTreeMap<String, String> = reader.texts_by_name("config").into_iter().collect();
-    if let (Some(algorithm), Some(signature)) = (algorithm, &signature) {
-        agree(
-            &mut reader,
-            &Together {
-                algorithm,
-                key: &key,
-                signature,
-                signed: &signed,
-                clock: &clock,
-                body_unsigned,
-            },
-        );
-    }
+    let acknowledge = reader.within("acknowledge", acknowledge).unwrap_or_default();
+    let handshakes = reader.tables("handshake");
+    let whole = Whole {
+        written,
+        proof,
+        key: &key,
+        signature: signature.as_ref(),
+        signed: &signed,
+        clock: clock.as_ref(),
+        body_unsigned,
+        element: element.as_ref(),
+        is_batch: batch.is_some(),
+    };
+    check(&mut reader, &whole);
+    let (request, rules) = split(identity, element.clone(), batch.is_some());
+    let (request_signed, element_signed) = (whole.signs_id(&request), whole.signs_id(&rules));
     reader.finish();
-    match (algorithm, signature) {
-        (Some(algorithm), Some(signature)) if problems.is_empty() => {
-            let id_is_signed = id_is_signed(&identity, &signed, algorithm);
-            let identity = IdentityRules { id_is_signed, ..identity };
-            Ok(Scheme {
-                source,
-                name,
-                about,
-                algorithm,
-                key,
-                signature,
-                signed,
-                clock,
-                body,
-                require,
-                require_with,
-                require_equal,
-                identity,
-                config,
-                sample,
-            })
-        }
+    match proof {
+        Some(proof) if problems.is_empty() => Ok(Scheme {
+            source,
+            name,
+            about,
+            proof,
+            key,
+            signature,
+            signed,
+            body_unsigned,
+            clock,
+            body,
+            require,
+            require_with,
+            require_equal,
+            identity: IdentityRules { id_is_signed: request_signed, ..request },
+            batch: batch
+                .map(|pointer| (pointer, IdentityRules { id_is_signed: element_signed, ..rules })),
+            config,
+            sample,
+            acknowledge,
+            handshakes,
+        }),
         _ => Err(Problems(problems)),
+    }
+}
+
+/// Which keys are there at all, right or wrong: what is wrong has its own problem and is not also missing.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    pub(super) algorithm: bool,
+    pub(super) verifier: bool,
+    pub(super) signature: bool,
+    pub(super) signed: bool,
+    pub(super) timestamp: bool,
+}
+
+impl Written {
+    fn of(reader: &Reader<'_>) -> Self {
+        Self {
+            algorithm: reader.has("algorithm"),
+            verifier: reader.has("verifier"),
+            signature: reader.has("signature"),
+            signed: reader.has("signed"),
+            timestamp: reader.has("timestamp"),
+        }
+    }
+}
+
+fn proof(reader: &mut Reader<'_>) -> Option<Proof> {
+    let algorithm = reader.choice("algorithm", &Algorithm::ALL).map(Proof::Algorithm);
+    let verifier = reader.choice("verifier", &Verifier::ALL).map(Proof::Verifier);
+    algorithm.or(verifier)
+}
+
+/// What belongs to the request, and what to each of its elements.
+fn split(
+    identity: IdentityRules,
+    element: Option<IdentityRules>,
+    is_batch: bool,
+) -> (IdentityRules, IdentityRules) {
+    match element {
+        Some(element) => (identity, element),
+        None if is_batch => {
+            let reads_json = |template: &Template| {
+                template.parts().iter().any(|part| matches!(part, Part::Json(_)))
+            };
+            let only_json = |template: &Template| {
+                let json = |part: &Part| {
+                    matches!(part, Part::Json(_) | Part::Literal(_) | Part::Config(_))
+                };
+                reads_json(template) && template.parts().iter().all(json)
+            };
+            let delivery = identity.delivery.clone();
+            let request = identity.keep(|template| !reads_json(template));
+            (IdentityRules { delivery, ..request }, identity.keep(only_json))
+        }
+        None => (identity, IdentityRules::default()),
     }
 }
 
@@ -123,14 +187,49 @@ fn about(reader: &mut Reader<'_>) -> About {
 
 fn key(reader: &mut Reader<'_>) -> KeyFormat {
     KeyFormat {
-        encoding: reader.choice("encoding", &KeyEncoding::ALL).unwrap_or(KeyEncoding::Utf8),
+        encoding: reader.choice("encoding", &KeyEncoding::ALL).unwrap_or_default(),
         strip_prefix: reader.text("strip_prefix").unwrap_or_default(),
+        lookup: reader.within("lookup", key_lookup).flatten(),
     }
 }
 
+fn key_lookup(reader: &mut Reader<'_>) -> Option<KeyLookup> {
+    let id = required(reader, "id", |r| lone(r, "id", Spot::KeyId));
+    let id_form = reader.choice("id_form", &IdForm::ALL).unwrap_or(IdForm::Uuid);
+    let url = required(reader, "url", |r| r.text("url"));
+    if let Some(Err(what)) = url.as_deref().map(check_url) {
+        reader.problem("url", what);
+    }
+    let answer = required(reader, "answer", |r| pointer(r, "answer", false));
+    match (id, url, answer) {
+        (Some(Part::Header(names)), Some(url), Some(answer)) => match names.as_slice() {
+            [id] => Some(KeyLookup { id: id.clone(), id_form, url, answer }),
+            _ => {
+                reader.problem("id", "must be one header, without alternatives");
+                None
+            }
+        },
+        _ => None,
+    }
+}
+
+fn pointer(reader: &mut Reader<'_>, key: &str, whole: bool) -> Option<Pointer> {
+    let text = reader.text(key)?;
+    let parsed = if whole { Pointer::parse_or_whole(&text) } else { Pointer::parse(&text) };
+    if parsed.is_none() {
+        let or_whole = if whole { ", or is empty for the whole body" } else { "" };
+        reader.problem(
+            key,
+            format!("must be a JSON pointer, which starts with a slash as in `/data/id`{or_whole}"),
+        );
+    }
+    parsed
+}
+
 fn signature(reader: &mut Reader<'_>) -> Option<SignatureFormat> {
-    let from = required(reader, "from", |r| lone(r, "from", Spot::Signature));
+    let from = required(reader, "from", |r| Some(places(r, "from"))).unwrap_or_default();
     let encoding = reader.choice("encoding", &Encoding::ALL).unwrap_or(Encoding::Hex);
+    let paired = reader.flag("paired");
     let prefix = reader.text("prefix");
     let pairs = reader.within("pairs", |pairs| {
         let mut text = |key| {
@@ -147,8 +246,25 @@ fn signature(reader: &mut Reader<'_>) -> Option<SignatureFormat> {
         reader.problem("prefix", "belongs to a plain signature; remove it or `pairs`");
     }
     let shape = pairs.unwrap_or(Shape::Plain { prefix: prefix.unwrap_or_default() });
-    Some(SignatureFormat { from: from?, encoding, shape })
+    (!from.is_empty()).then_some(SignatureFormat { from, paired, encoding, shape })
 }
+
+/// Where signatures stand: one place of any kind, or several headers.
+fn places(reader: &mut Reader<'_>, key: &str) -> Vec<Part> {
+    let texts = reader.texts(key);
+    if texts.len() > MOST_PLACES {
+        reader.problem(key, format!("has more than {MOST_PLACES} places"));
+    }
+    let places: Vec<Part> =
+        texts.iter().filter_map(|text| lone_text(reader, key, text, Spot::Signature)).collect();
+    if places.len() > 1 && !places.iter().all(|place| matches!(place, Part::Header(_))) {
+        reader.problem(key, "is a list, so each must be one {header:..}");
+    }
+    places
+}
+
+/// More headers than any provider signs in.
+const MOST_PLACES: usize = 8;
 
 fn clock(reader: &mut Reader<'_>) -> Option<Clock> {
     let from = required(reader, "from", |r| lone(r, "from", Spot::Timestamp));
@@ -159,43 +275,69 @@ fn clock(reader: &mut Reader<'_>) -> Option<Clock> {
     Some(Clock { from: from?, unit, number, tolerance, future })
 }
 
+fn acknowledge(reader: &mut Reader<'_>) -> Acknowledge {
+    let status = reader.status("status").unwrap_or(200);
+    let body = reader.text("body").unwrap_or_default();
+    let content_type = reader.text("content_type");
+    let plain = |text: &str| http::HeaderValue::from_str(text).is_ok() && text.contains('/');
+    if content_type.as_deref().is_some_and(|text| !plain(text)) {
+        reader.problem("content_type", "must be a media type such as text/plain");
+    }
+    if body.is_empty() && content_type.is_some() {
+        reader.problem("content_type", "belongs to a body; remove it, or give `body`");
+    }
+    Acknowledge { status, body, content_type }
+}
+
 fn identity(reader: &mut Reader<'_>) -> IdentityRules {
+    IdentityRules {
+        delivery: lookup(reader, "delivery", Spot::Identity),
+        ..names(reader, Spot::Identity)
+    }
+}
+
+fn identity_of_element(reader: &mut Reader<'_>) -> IdentityRules {
+    names(reader, Spot::Element)
+}
+
+fn names(reader: &mut Reader<'_>, spot: Spot) -> IdentityRules {
     let kind =
         |r: &mut Reader<'_>| r.choice("kind", &VersionKind::ALL).unwrap_or(VersionKind::Number);
     IdentityRules {
-        id: lookup(reader, "id"),
+        id: lookup(reader, "id", spot),
         id_is_signed: false,
-        event_type: lookup(reader, "type"),
-        object_type: lookup(reader, "object_type"),
-        object_id: lookup(reader, "object_id"),
+        delivery: Lookup::default(),
+        event_type: lookup(reader, "type", spot),
+        object_type: lookup(reader, "object_type", spot),
+        object_id: lookup(reader, "object_id", spot),
         version: reader.within("version", |version| {
-            (lookup_here(version), kind(version), version.flag("trusted"))
+            (lookup_here(version, spot), kind(version), version.flag("trusted"))
         }),
         occurred_at: reader.within("occurred_at", |time| {
-            (lookup_here(time), time.choice("unit", &Unit::ALL).unwrap_or(Unit::Rfc3339))
+            (lookup_here(time, spot), time.choice("unit", &Unit::ALL).unwrap_or(Unit::Rfc3339))
         }),
     }
 }
 
 /// A template, a list of them, or a table with `from`.
-fn lookup(reader: &mut Reader<'_>, key: &str) -> Lookup {
+fn lookup(reader: &mut Reader<'_>, key: &str, spot: Spot) -> Lookup {
     if reader.is_table(key) {
-        return reader.within(key, lookup_here).unwrap_or_default();
+        return reader.within(key, |table| lookup_here(table, spot)).unwrap_or_default();
     }
     let texts = reader.texts(key);
-    Lookup { from: templates(reader, key, &texts), before: None }
+    Lookup { from: templates(reader, key, &texts, spot), before: None }
 }
 
-fn lookup_here(reader: &mut Reader<'_>) -> Lookup {
+fn lookup_here(reader: &mut Reader<'_>, spot: Spot) -> Lookup {
     let texts = reader.texts("from");
     Lookup {
-        from: templates(reader, "from", &texts),
+        from: templates(reader, "from", &texts, spot),
         before: reader.text("before").filter(|before| !before.is_empty()),
     }
 }
 
-fn templates(reader: &mut Reader<'_>, key: &str, texts: &[String]) -> Vec<Template> {
-    texts.iter().map(|text| template(reader, key, text, Spot::Identity)).collect()
+fn templates(reader: &mut Reader<'_>, key: &str, texts: &[String], spot: Spot) -> Vec<Template> {
+    texts.iter().map(|text| template(reader, key, text, spot)).collect()
 }
 
 /// Where a template stands, which decides what it may contain.
@@ -205,27 +347,46 @@ enum Spot {
     Signature,
     Timestamp,
     Identity,
+    Element,
+    KeyId,
 }
 
 impl Spot {
     fn allows(self, part: &Part) -> bool {
         match part {
-            Part::Literal(_) | Part::Config(_) => matches!(self, Self::Signed | Self::Identity),
-            Part::Body | Part::Timestamp | Part::Method | Part::Url => self == Self::Signed,
-            Part::BodySha256 => self == Self::Identity,
+            Part::Literal(_) | Part::Config(_) => {
+                matches!(self, Self::Signed | Self::Identity | Self::Element)
+            }
+            Part::Body
+            | Part::Timestamp
+            | Part::Method
+            | Part::Url(_)
+            | Part::PathQuery
+            | Part::SignedHeaders(_)
+            | Part::Secret => self == Self::Signed,
+            Part::BodySha256 | Part::Form(_) | Part::HasForm(_) => self == Self::Identity,
             Part::Pair(_) => self == Self::Timestamp,
-            Part::Header(_) | Part::Json(_) => true,
+            Part::EveryJson { .. } | Part::PathSecret => self == Self::Signature,
+            Part::Header(_) => self != Self::Element,
+            Part::Json(_) => self != Self::KeyId,
         }
     }
 
     fn allowed(self) -> &'static str {
         match self {
             Self::Signed => {
-                "{body}, {ts}, {method}, {url}, {header:..}, {json:/..} and {config:..}"
+                "{body}, {ts}, {method}, {url}, {url:hubspot}, {path-query}, {header:..}, {signed-headers:..}, {json:/..}, \
+                 {config:..} and {secret}"
             }
-            Self::Signature => "exactly one {header:..} or {json:/..}",
+            Self::Signature => {
+                "exactly one {header:..}, {json:/..}, {json:/../*/..} or {path-secret}"
+            }
             Self::Timestamp => "exactly one {header:..}, {pair:..} or {json:/..}",
-            Self::Identity => "{header:..}, {json:/..}, {body-sha256} and {config:..}",
+            Self::Identity => {
+                "{header:..}, {json:/..}, {form:..}, {has-form:..}, {body-sha256} and {config:..}"
+            }
+            Self::Element => "{json:/..} and {config:..}",
+            Self::KeyId => "exactly one {header:..}",
         }
     }
 }
@@ -249,7 +410,11 @@ fn template(reader: &mut Reader<'_>, key: &str, text: &str, spot: Spot) -> Templ
 
 fn lone(reader: &mut Reader<'_>, key: &str, spot: Spot) -> Option<Part> {
     let text = reader.text(key)?;
-    match Template::parse(&text).map(Template::lone) {
+    lone_text(reader, key, &text, spot)
+}
+
+fn lone_text(reader: &mut Reader<'_>, key: &str, text: &str, spot: Spot) -> Option<Part> {
+    match Template::parse(text).map(Template::lone) {
         Ok(Some(part)) if spot.allows(&part) => return Some(part),
         Ok(_) => reader.problem(key, format!("must be {}", spot.allowed())),
         Err(what) => reader.problem(key, what),
@@ -261,83 +426,26 @@ fn headers(reader: &mut Reader<'_>, key: &str, names: &str) -> Option<Names> {
     header_names(names).map_err(|what| reader.problem(key, what)).ok()
 }
 
-fn header_pairs(
-    reader: &mut Reader<'_>,
-    key: &str,
-    value_is_header: bool,
-) -> Vec<(String, String)> {
-    let mut pairs = Vec::new();
-    for (name, value) in reader.texts_by_name(key) {
-        let value = if value_is_header { header_name(&value) } else { Ok(value) };
-        match (header_name(&name), value) {
-            (Ok(name), Ok(value)) => pairs.push((name, value)),
-            (Err(what), _) | (_, Err(what)) => reader.problem(key, what),
+fn texts_by_header(reader: &mut Reader<'_>, key: &str) -> Vec<(HeaderName, String)> {
+    let texts = reader.texts_by_name(key);
+    let mut found = Vec::new();
+    for (name, value) in texts {
+        match header_name(&name) {
+            Ok(name) => found.push((name, value)),
+            Err(what) => reader.problem(key, what),
         }
     }
-    pairs
+    found
 }
 
-struct Together<'a> {
-    algorithm: Algorithm,
-    key: &'a KeyFormat,
-    signature: &'a SignatureFormat,
-    signed: &'a Template,
-    clock: &'a Option<Clock>,
-    body_unsigned: bool,
-}
-
-/// Rules about several keys at once: what would look like a check and be none.
-fn agree(reader: &mut Reader<'_>, scheme: &Together<'_>) {
-    let signs = |part: &Part| scheme.signed.parts().contains(part);
-    let Together { algorithm, key, signature, clock, body_unsigned, .. } = scheme;
-    match algorithm {
-        Algorithm::Token => {
-            if !scheme.signed.parts().is_empty() {
-                reader.problem("signed", "a token signs nothing; remove it");
-            }
-            if key.encoding != KeyEncoding::Utf8 {
-                reader.problem("key.encoding", "a token is compared as text; use utf8");
-            }
-            if clock.is_some() {
-                reader.problem("timestamp", "nothing signs it, so it proves nothing; remove it");
-            }
-            return;
-        }
-        Algorithm::Ed25519 if key.encoding == KeyEncoding::Utf8 => {
-            reader.problem("key.encoding", "an Ed25519 key is 32 bytes; use hex or base64");
-        }
-        _ => {}
-    }
-    if !signs(&Part::Body) && !body_unsigned {
-        reader.problem("signed", "must contain {body}, or anybody could change it; `body_unsigned = true` if that is really so");
-    }
-    match clock {
-        None if signs(&Part::Timestamp) => {
-            reader.problem("timestamp", "`signed` contains {ts}; say where it is found");
-        }
-        None => {}
-        Some(clock) => {
-            let covered = signs(&Part::Timestamp)
-                || (matches!(clock.from, Part::Json(_)) && signs(&Part::Body));
-            if !covered {
-                reader.problem("timestamp.from", "is not signed, so a replay could carry a new one; put {ts} into `signed`, or remove `timestamp`");
-            }
-            if matches!(clock.from, Part::Pair(_)) && matches!(signature.shape, Shape::Plain { .. })
-            {
-                reader.problem("timestamp.from", "{pair:..} needs `signature.pairs`");
-            }
+fn headers_by_name(reader: &mut Reader<'_>, key: &str) -> Vec<(HeaderName, HeaderName)> {
+    let texts = texts_by_header(reader, key);
+    let mut found = Vec::new();
+    for (name, value) in texts {
+        match header_name(&value) {
+            Ok(value) => found.push((name, value)),
+            Err(what) => reader.problem(key, what),
         }
     }
-}
-
-/// Whether everything that the id is made of is covered by the signature.
-fn id_is_signed(identity: &IdentityRules, signed: &Template, algorithm: Algorithm) -> bool {
-    let covers = |part: &Part| match part {
-        Part::Literal(_) | Part::Config(_) => true,
-        Part::Json(_) | Part::BodySha256 => {
-            signed.parts().contains(&Part::Body) || signed.parts().contains(part)
-        }
-        _ => signed.parts().contains(part),
-    };
-    algorithm != Algorithm::Token && identity.id.from.iter().flat_map(Template::parts).all(covers)
+    found
 }

@@ -59,6 +59,12 @@ impl<'p> Reader<'p> {
         self.problems.push(Problem { at: path(&self.at, key), what: what.into() });
     }
 
+    /// Whether something is wrong with the value already.
+    pub(super) fn is_wrong(&self, key: &str) -> bool {
+        let at = path(&self.at, key);
+        self.problems.iter().any(|problem| problem.at == at)
+    }
+
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|value| !value.is_null())
     }
@@ -141,6 +147,33 @@ impl<'p> Reader<'p> {
                 None
             }
         }
+    }
+
+    /// A list of tables.
+    pub(super) fn tables(&mut self, key: &str) -> Vec<Map<String, Value>> {
+        let tables = match self.take(key) {
+            None => return Vec::new(),
+            Some(Value::Array(values)) => values
+                .into_iter()
+                .map(|value| if let Value::Object(table) = value { Some(table) } else { None })
+                .collect(),
+            Some(_) => None,
+        };
+        tables.unwrap_or_else(|| {
+            self.problem(key, "must be a list of tables");
+            Vec::new()
+        })
+    }
+
+    /// The status of an answer that means success.
+    pub(super) fn status(&mut self, key: &str) -> Option<u16> {
+        let value = self.take(key)?;
+        let status = value.as_u64().and_then(|status| u16::try_from(status).ok());
+        let status = status.filter(|status| (200..300).contains(status));
+        if status.is_none() {
+            self.problem(key, "must be a number from 200 to 299");
+        }
+        status
     }
 
     /// A table of texts.

@@ -1,5 +1,7 @@
 //! Text with holes: `{ts}.{body}`.
 
+use http::HeaderName;
+
 use crate::json::Pointer;
 use crate::scheme::Names;
 
@@ -18,12 +20,37 @@ pub(crate) enum Part {
     /// The signed time, as it was sent.
     Timestamp,
     Method,
-    Url,
+    /// The address as the provider has it configured, or as it decodes it before signing.
+    Url(Spelling),
+    /// Path and query of that address, escaped as Contentful does.
+    PathQuery,
     Header(Names),
+    /// The headers that a header lists, `name:value` joined by `;`.
+    SignedHeaders(HeaderName),
     Json(Pointer),
+    /// The same value in every element of an array.
+    EveryJson {
+        array: Pointer,
+        value: Pointer,
+    },
+    /// A field of a body that is a form.
+    Form(String),
+    /// Nothing, if the form has that field; otherwise the template is incomplete.
+    HasForm(String),
     /// A field of the signature header.
     Pair(String),
     Config(String),
+    /// The key itself, for plain hashes.
+    Secret,
+    /// The last segment of a secret address.
+    PathSecret,
+}
+
+/// How a signed address is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    AsSent,
+    HubSpot,
 }
 
 impl Template {
@@ -76,23 +103,39 @@ fn part(name: &str) -> Result<Part, String> {
             "body-sha256" => Ok(Part::BodySha256),
             "ts" => Ok(Part::Timestamp),
             "method" => Ok(Part::Method),
-            "url" => Ok(Part::Url),
+            "url" => Ok(Part::Url(Spelling::AsSent)),
+            "path-query" => Ok(Part::PathQuery),
+            "secret" => Ok(Part::Secret),
+            "path-secret" => Ok(Part::PathSecret),
             _ => Err(unknown(name)),
         },
+        Some(("url", "hubspot")) => Ok(Part::Url(Spelling::HubSpot)),
         Some(("header", names)) => header_names(names).map(Part::Header),
-        Some(("json", pointer)) => Pointer::parse(pointer).map(Part::Json).ok_or_else(|| {
-            format!("`{pointer}` is not a JSON pointer; it starts with a slash, as in `/data/id`")
-        }),
+        Some(("signed-headers", name)) => header_name(name).map(Part::SignedHeaders),
+        Some(("json", pointer)) => match pointer.split_once("/*") {
+            Some((array, value)) => Ok(Part::EveryJson {
+                array: Pointer::parse_or_whole(array).ok_or_else(|| no_pointer(array))?,
+                value: Pointer::parse(value).ok_or_else(|| no_pointer(value))?,
+            }),
+            None => Pointer::parse(pointer).map(Part::Json).ok_or_else(|| no_pointer(pointer)),
+        },
+        Some(("form", field)) if !field.is_empty() => Ok(Part::Form(field.into())),
+        Some(("has-form", field)) if !field.is_empty() => Ok(Part::HasForm(field.into())),
         Some(("pair", field)) if !field.is_empty() => Ok(Part::Pair(field.into())),
         Some(("config", key)) if !key.is_empty() => Ok(Part::Config(key.into())),
         Some(_) => Err(unknown(name)),
     }
 }
 
+fn no_pointer(text: &str) -> String {
+    format!("`{text}` is not a JSON pointer; it starts with a slash, as in `/data/id`")
+}
+
 fn unknown(name: &str) -> String {
     format!(
-        "`{{{name}}}` is unknown; there are {{body}}, {{body-sha256}}, {{ts}}, {{method}}, {{url}}, {{header:name}}, \
-         {{json:/pointer}}, {{pair:field}}, {{config:name}}"
+        "`{{{name}}}` is unknown; there are {{body}}, {{body-sha256}}, {{ts}}, {{method}}, {{url}}, {{url:hubspot}}, \
+         {{path-query}}, {{header:name}}, {{signed-headers:name}}, {{json:/pointer}}, {{form:field}}, {{has-form:field}}, \
+         {{pair:field}}, {{config:name}}, {{secret}}, {{path-secret}}"
     )
 }
 
@@ -102,11 +145,9 @@ pub(crate) fn header_names(text: &str) -> Result<Names, String> {
 }
 
 /// Reads one header name, in lower case.
-pub(crate) fn header_name(text: &str) -> Result<String, String> {
-    match http::HeaderName::from_bytes(text.as_bytes()) {
-        Ok(name) => Ok(name.as_str().to_owned()),
-        Err(_) => Err(format!("`{text}` cannot be the name of a header")),
-    }
+pub(crate) fn header_name(text: &str) -> Result<HeaderName, String> {
+    HeaderName::from_bytes(text.as_bytes())
+        .map_err(|_| format!("`{text}` cannot be the name of a header"))
 }
 
 #[cfg(test)]
@@ -115,13 +156,22 @@ mod tests {
 
     #[test]
     fn a_template_is_literal_text_and_parts() {
-        let header = |name: &str| Part::Header(vec![name.into()]);
+        let name = |name: &'static str| HeaderName::from_static(name);
+        let header = |text: &'static str| Part::Header(vec![name(text)]);
         let literal = |text: &str| Part::Literal(text.into());
         let parse = |text: &str| Template::parse(text).unwrap().0;
         assert_eq!(parse("{ts}.{body}"), [Part::Timestamp, literal("."), Part::Body]);
         assert_eq!(parse("v0:{header:X-A}"), [literal("v0:"), header("x-a")]);
-        assert_eq!(parse("{header:a|b}"), [Part::Header(vec!["a".into(), "b".into()])]);
+        assert_eq!(parse("{header:a|b}"), [Part::Header(vec![name("a"), name("b")])]);
         assert_eq!(parse("{{{method}}}"), [literal("{"), Part::Method, literal("}")]);
+        assert_eq!(parse("{url}{url:hubspot}").len(), 2);
+        assert_eq!(parse("{signed-headers:X-Signed}"), [Part::SignedHeaders(name("x-signed"))]);
+        let every = |array: &str, value: &str| Part::EveryJson {
+            array: Pointer::parse_or_whole(array).unwrap(),
+            value: Pointer::parse(value).unwrap(),
+        };
+        assert_eq!(parse("{json:/value/*/clientState}"), [every("/value", "/clientState")]);
+        assert_eq!(parse("{json:/*/clientState}"), [every("", "/clientState")]);
         assert_eq!(parse(""), []);
     }
 
@@ -136,6 +186,12 @@ mod tests {
             "{header:a b}",
             "{json:id}",
             "{json:}",
+            "{json:/a/*}",
+            "{json:a/*/b}",
+            "{url:other}",
+            "{signed-headers:a b}",
+            "{form:}",
+            "{has-form:}",
             "{pair:}",
             "{config:}",
             "{:}",

@@ -8,7 +8,7 @@ use ed25519_dalek as dalek;
 use jiff::Timestamp;
 use zeroize::Zeroizing;
 
-use crate::digest;
+use crate::digest::{self, Keyed};
 use crate::key::{KeyError, base64, private, weakness};
 use crate::scheme::Algorithm;
 use crate::secret::Secret;
@@ -110,11 +110,12 @@ impl EndpointSecret {
     fn sign(&self, message: &[&[u8]]) -> String {
         match &self.0 {
             Kind::Shared(key) => {
-                let mac = digest::hmac(Algorithm::HmacSha256, key, message).unwrap_or_default();
-                format!("v1,{}", STANDARD.encode(mac))
+                let keyed = Keyed::new(Algorithm::HmacSha256, key);
+                let mac = keyed.map(|keyed| keyed.mac(message.iter().copied()));
+                format!("v1,{}", STANDARD.encode(mac.unwrap_or_default()))
             }
             Kind::Private(key) => {
-                format!("v1a,{}", STANDARD.encode(digest::ed25519_sign(key, message)))
+                format!("v1a,{}", STANDARD.encode(digest::ed25519_sign(key, &message.concat())))
             }
         }
     }

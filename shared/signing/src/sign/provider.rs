@@ -1,14 +1,17 @@
 //! Requests as a provider would make them, from the same descriptor that verifies them.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 
+use crate::address;
 use crate::encoding::encode;
 use crate::key::SigningKey;
+use crate::message::message;
 use crate::request::Request;
 use crate::scheme::{Algorithm, Lookup, Part, Scheme, Template, Unit};
 use crate::signature;
-use crate::verify::{Piece, message};
 
 /// A request to be signed.
 #[derive(Clone, Debug)]
@@ -44,21 +47,33 @@ pub enum SignError {
         /// In lower case.
         header: String,
     },
+    /// The scheme is verified by code, which does not sign.
+    #[error(
+        "requests of {scheme} are verified by code, which cannot make them; use the provider's own tools"
+    )]
+    Code {
+        /// Name of the scheme.
+        scheme: String,
+    },
     /// Something that the scheme signs is missing.
     #[error("{0}; give it a value")]
     Incomplete(crate::Rejected),
 }
 
-/// The headers of the request as the provider would send them at `now`, signature included.
+/// The headers of the request as the provider would send them at `now`, signature included. A secret address is for the
+/// caller to add to the URL.
 ///
 /// # Errors
-/// Something that the scheme signs is missing, or cannot be put into a header.
+/// Something that the scheme signs is missing, or cannot be put into a header, or the scheme needs code.
 pub fn sign_as(
     scheme: &Scheme,
     key: &SigningKey,
     outgoing: &Outgoing<'_>,
     now: Timestamp,
 ) -> Result<HeaderMap, SignError> {
+    let Some(algorithm) = scheme.algorithm() else {
+        return Err(SignError::Code { scheme: scheme.name.clone() });
+    };
     let mut headers = outgoing.headers.clone();
     name(&mut headers, &scheme.identity.id, outgoing.id)?;
     name(&mut headers, &scheme.identity.event_type, outgoing.event_type)?;
@@ -66,69 +81,94 @@ pub fn sign_as(
         put_if_absent(&mut headers, header, value)?;
     }
     let time = time(scheme, now);
-    if let Some(Part::Header(names)) = scheme.clock.as_ref().map(|clock| &clock.from) {
-        put_if_absent(&mut headers, first(names), time.as_deref().unwrap_or_default())?;
+    if let Some(header) = scheme.clock_header() {
+        put_if_absent(&mut headers, header, time.as_deref().unwrap_or_default())?;
+    }
+    for part in scheme.signed.parts() {
+        if let Part::SignedHeaders(list) = part {
+            let names = address::list_of(list, scheme.clock_header(), &headers);
+            put_if_absent(&mut headers, list, &names)?;
+        }
     }
     let time = sent_time(scheme, &headers, time);
-
-    let text = {
-        let request = Request {
-            method: outgoing.method,
-            url: outgoing.url,
-            headers: &headers,
-            body: outgoing.body,
-        };
-        let message = message(scheme, &request, time.as_deref().map(str::as_bytes))
-            .map_err(|reason| SignError::Incomplete(reason.into()))?;
-        let message: Vec<&[u8]> = message.iter().map(Piece::bytes).collect();
-        let signature = key.sign(&message);
-        match scheme.algorithm {
-            Algorithm::Token => String::from_utf8(signature).map_err(|_| not_a_header(scheme))?,
-            _ => encode(&signature, scheme.signature.encoding),
-        }
+    let place = match (algorithm, &scheme.signature) {
+        (Algorithm::None, _) => return Ok(headers),
+        (Algorithm::Basic, _) => http::header::AUTHORIZATION,
+        (_, Some(format)) => match format.from.first() {
+            Some(Part::Header(names)) => first(names)?.clone(),
+            Some(Part::PathSecret) => return Ok(headers),
+            _ => return Err(SignError::InBody { scheme: scheme.name.clone() }),
+        },
+        (_, None) => return Err(SignError::InBody { scheme: scheme.name.clone() }),
     };
-    let pairs: Vec<(&str, &str)> = match (scheme.clock.as_ref().map(|clock| &clock.from), &time) {
-        (Some(Part::Pair(field)), Some(time)) => vec![(field.as_str(), time.as_str())],
+    let signature = signature(scheme, key, outgoing, &headers, time.as_deref())?;
+    let value = written(scheme, algorithm, &signature, time.as_deref())
+        .ok_or_else(|| SignError::NotAHeader { header: place.to_string() })?;
+    put_if_absent(&mut headers, &place, &value)?;
+    Ok(headers)
+}
+
+/// The bytes of the signature over what the scheme signs of the request.
+fn signature(
+    scheme: &Scheme,
+    key: &SigningKey,
+    outgoing: &Outgoing<'_>,
+    headers: &HeaderMap,
+    time: Option<&str>,
+) -> Result<Vec<u8>, SignError> {
+    let request = Request {
+        method: outgoing.method,
+        url: outgoing.url,
+        headers,
+        body: outgoing.body,
+        path_secret: None,
+    };
+    let message = message(scheme, &request, time.map(str::as_bytes))
+        .map_err(|reason| SignError::Incomplete(reason.into()))?;
+    Ok(key.sign(&message))
+}
+
+/// The text of the header that carries it.
+fn written(
+    scheme: &Scheme,
+    algorithm: Algorithm,
+    signature: &[u8],
+    time: Option<&str>,
+) -> Option<String> {
+    if algorithm == Algorithm::Basic {
+        return Some(format!("Basic {}", STANDARD.encode(signature)));
+    }
+    let format = scheme.signature.as_ref()?;
+    let text = if algorithm.signs() {
+        encode(signature, format.encoding)
+    } else {
+        String::from_utf8(signature.to_vec()).ok()?
+    };
+    let pairs: Vec<(&str, &str)> = match (scheme.clock.as_ref().map(|clock| &clock.from), time) {
+        (Some(Part::Pair(field)), Some(time)) => vec![(field.as_str(), time)],
         _ => Vec::new(),
     };
-    let Part::Header(names) = &scheme.signature.from else {
-        return Err(SignError::InBody { scheme: scheme.name.clone() });
-    };
-    put_if_absent(
-        &mut headers,
-        first(names),
-        &signature::write(&scheme.signature.shape, &pairs, &text),
-    )?;
-    Ok(headers)
+    Some(signature::write(&format.shape, &pairs, &text))
 }
 
 /// Puts an id or a type where the scheme reads it, if that is a header.
 fn name(headers: &mut HeaderMap, lookup: &Lookup, value: Option<&str>) -> Result<(), SignError> {
     let lone = lookup.from.first().map(Template::parts);
     match (lone, value) {
-        (Some([Part::Header(names)]), Some(value)) => put_if_absent(headers, first(names), value),
+        (Some([Part::Header(names)]), Some(value)) => put_if_absent(headers, first(names)?, value),
         _ => Ok(()),
     }
 }
 
-fn put_if_absent(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), SignError> {
-    let refused = || SignError::NotAHeader { header: name.into() };
-    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
-    let value = HeaderValue::from_str(value).map_err(|_| refused())?;
-    headers.entry(header).or_insert(value);
+fn put_if_absent(headers: &mut HeaderMap, name: &HeaderName, value: &str) -> Result<(), SignError> {
+    let value = HeaderValue::from_str(value)
+        .map_err(|_| SignError::NotAHeader { header: name.to_string() })?;
+    headers.entry(name).or_insert(value);
     Ok(())
 }
 
-fn first(names: &[String]) -> &str {
-    names.first().map_or("", String::as_str)
-}
-
-fn not_a_header(scheme: &Scheme) -> SignError {
-    let header = match &scheme.signature.from {
-        Part::Header(names) => first(names).into(),
-        _ => String::new(),
-    };
-    SignError::NotAHeader { header }
+fn first(names: &[HeaderName]) -> Result<&HeaderName, SignError> {
+    names.first().ok_or_else(|| SignError::NotAHeader { header: String::new() })
 }
 
 fn time(scheme: &Scheme, now: Timestamp) -> Option<String> {
@@ -141,12 +181,6 @@ fn time(scheme: &Scheme, now: Timestamp) -> Option<String> {
 
 /// A time that the caller has set already is the one that is signed.
 fn sent_time(scheme: &Scheme, headers: &HeaderMap, ours: Option<String>) -> Option<String> {
-    match scheme.clock.as_ref().map(|clock| &clock.from) {
-        Some(Part::Header(names)) => headers
-            .get(first(names))
-            .and_then(|value| value.to_str().ok())
-            .map(ToOwned::to_owned)
-            .or(ours),
-        _ => ours,
-    }
+    let set = scheme.clock_header().and_then(|name| headers.get(name));
+    set.and_then(|value| value.to_str().ok()).map(ToOwned::to_owned).or(ours)
 }
