@@ -15,6 +15,7 @@ pub mod dev;
 pub mod endpoints;
 pub mod events;
 pub mod print;
+pub mod schemes;
 pub mod secret;
 pub mod send;
 pub mod sources;
@@ -46,6 +47,7 @@ pub struct Cli {
 enum Command {
     Dev(dev::Args),
     Verify(verify::Args),
+    Schemes(schemes::Args),
     Send(send::Args),
     /// Inbound feeds of providers: list, show, add, change, rotate secrets, see what was refused
     Sources(On<sources::Sources>),
@@ -93,7 +95,11 @@ pub fn run(cli: &Cli, now: Timestamp, out: &mut dyn Write, err: &mut dyn Write) 
         // a reader that closed the pipe, such as `head`, has seen enough
         return result.unwrap_or(ExitCode::from(2));
     }
-    match over_http(cli, now, out, err) {
+    let done = match &cli.command {
+        Command::Schemes(args) => schemes::run(args, out).map(|()| ExitCode::SUCCESS),
+        _ => over_http(cli, now, out, err),
+    };
+    match done {
         Ok(code) => code,
         Err(complaint) => {
             let _ = writeln!(err, "{complaint}");
@@ -115,7 +121,7 @@ fn over_http(
     runtime.block_on(async {
         match &cli.command {
             Command::Dev(args) => return dev::run(args, out).await,
-            Command::Verify(_) => {}
+            Command::Verify(_) | Command::Schemes(_) => {}
             Command::Send(args) => send::run(args, out, err).await?,
             Command::Sources(on) => {
                 let client = on.client(on.command.changes(), now, err)?;

@@ -8,6 +8,8 @@ mod compare;
 mod judge;
 mod show;
 
+pub(crate) use judge::preset;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +24,9 @@ use compare::Comparison;
 /// Check the signature of a request, and say in plain words what comes out.
 ///
 /// A file holds one case or a list of them: JSON objects with `provider`, `secrets`, `headers` (a list of name and
-/// value), `body_base64` and `now`. Exit code 0: all accepted (or all vectors agree); 1: not; 2: the question could not be answered.
+/// value), `body_base64` and `now`. Keys that the provider publishes stand in `params.keys`, by id; where a handshake
+/// has a secret of its own, it is the second. Without secrets a case is that of a source that waits for its first.
+/// Exit code 0: all accepted (or all vectors agree); 1: not; 2: the question could not be answered.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Files with cases; `-` reads standard input
@@ -112,7 +116,7 @@ pub fn run(
 
 fn overrides(args: &Args, present: Timestamp) -> Result<Overrides, Complaint> {
     let scheme = match (&args.scheme, &args.scheme_file) {
-        (Some(name), _) => Some(judge::preset(name)?),
+        (Some(name), _) => Some(preset(name)?),
         (None, Some(file)) => Some(case::read_scheme(file)?),
         (None, None) => None,
     };

@@ -21,6 +21,7 @@ fn help_reads_well() {
     insta::assert_snapshot!("dev", help(&["dev"]));
     insta::assert_snapshot!("send", help(&["send"]));
     insta::assert_snapshot!("verify", help(&["verify"]));
+    insta::assert_snapshot!("schemes", help(&["schemes"]));
     insta::assert_snapshot!("sources", help(&["sources"]));
     insta::assert_snapshot!("sources_add", help(&["sources", "add"]));
     insta::assert_snapshot!("sources_set", help(&["sources", "set"]));

@@ -1,11 +1,18 @@
 //! Public keys and their signatures, beyond Ed25519 by `ring`.
 
+use std::ops::RangeInclusive;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek as dalek;
+use jiff::Timestamp;
 use ring::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, UnparsedPublicKey,
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED, EcdsaKeyPair,
+    RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
+    VerificationAlgorithm,
 };
+use x509_parser::prelude::FromDer as _;
+use x509_parser::public_key::RSAPublicKey;
 
 use crate::digest;
 use crate::key::KeyError;
@@ -24,15 +31,42 @@ const P256_POINT: usize = 65;
 /// A PEM text of a public or private key is never longer.
 const LONGEST_PEM: usize = 16 * 1024;
 
+/// Bits of an RSA modulus. Below, it can be factored; above, one check costs milliseconds.
+const RSA_BITS: RangeInclusive<usize> = 2048..=8192;
+
+/// How a signature is made and written, where a kind of key leaves it open. The scheme names it, never the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// RSA, PKCS #1 v1.5, SHA-1. Only for providers that offer nothing better.
+    RsaSha1,
+    /// RSA, PKCS #1 v1.5, SHA-256.
+    RsaSha256,
+    /// ECDSA on P-256 with SHA-256, the two numbers in DER.
+    P256Der,
+    /// The same, the two numbers as 32 bytes each: what a JWT calls `ES256`.
+    P256Fixed,
+}
+
 /// What a provider's signatures are verified with.
 #[derive(Clone)]
-pub(crate) enum PublicKey {
+pub(crate) struct PublicKey {
+    kind: Kind,
+    /// The time in which it may be used, as far as its provider limits it.
+    not_before: Option<Timestamp>,
+    not_after: Option<Timestamp>,
+}
+
+#[derive(Clone)]
+enum Kind {
     Ed25519(Box<dalek::VerifyingKey>),
-    P256(Box<UnparsedPublicKey<Vec<u8>>>),
+    /// An uncompressed point.
+    P256(Box<[u8]>),
+    /// `RSAPublicKey` of PKCS #1, in DER.
+    Rsa(Box<[u8]>),
 }
 
 impl PublicKey {
-    /// Reads a SubjectPublicKeyInfo in base64 or PEM, of the one kind that the scheme's algorithm has.
+    /// Reads a `SubjectPublicKeyInfo` in base64 or PEM, of the one kind that the scheme's algorithm has.
     pub(crate) fn from_spki(algorithm: Algorithm, text: &str) -> Result<Self, KeyError> {
         let der = der(text, "PUBLIC KEY")?;
         match algorithm {
@@ -50,7 +84,7 @@ impl PublicKey {
     pub(crate) fn ed25519(bytes: &[u8]) -> Result<Self, KeyError> {
         let bytes: &[u8; 32] = crate::key::sized(bytes)?;
         let key = dalek::VerifyingKey::from_bytes(bytes).map_err(|_| KeyError::NotAKey)?;
-        if key.is_weak() { Err(KeyError::NotAKey) } else { Ok(Self::Ed25519(Box::new(key))) }
+        if key.is_weak() { Err(KeyError::NotAKey) } else { Ok(Kind::Ed25519(Box::new(key)).into()) }
     }
 
     /// An uncompressed point: 4, x, y. Whether it lies on the curve shows at the first signature.
@@ -58,16 +92,73 @@ impl PublicKey {
         if point.len() != P256_POINT || point.first() != Some(&4) {
             return Err(KeyError::NotAPublicKey);
         }
-        Ok(Self::P256(Box::new(UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point.to_vec()))))
+        Ok(Kind::P256(point.into()).into())
     }
 
-    /// Whether the holder of the private key signed the message.
-    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        match self {
-            Self::Ed25519(key) => digest::ed25519_verifies(key, message, signature),
-            Self::P256(key) => key.verify(message, signature).is_ok(),
+    /// Modulus and exponent in DER, as a certificate holds them.
+    pub(crate) fn rsa(der: &[u8]) -> Result<Self, KeyError> {
+        match RSAPublicKey::from_der(der) {
+            Ok(([], key)) if RSA_BITS.contains(&bits(key.modulus)) => {
+                Ok(Kind::Rsa(der.into()).into())
+            }
+            _ => Err(KeyError::NotAPublicKey),
         }
     }
+
+    /// The same key, limited to a time.
+    pub(crate) fn within(
+        self,
+        not_before: Option<Timestamp>,
+        not_after: Option<Timestamp>,
+    ) -> Self {
+        Self { not_before, not_after, ..self }
+    }
+
+    /// Whether the holder of the private key signed the message, in the one way that a scheme in data has for the key.
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        match &self.kind {
+            Kind::Ed25519(key) => digest::ed25519_verifies(key, message, signature),
+            Kind::P256(_) => self.verifies_by(Method::P256Der, message, signature),
+            Kind::Rsa(_) => false,
+        }
+    }
+
+    /// Whether the holder of the private key signed the message that way. A key of another kind signed nothing.
+    pub(crate) fn verifies_by(&self, method: Method, message: &[u8], signature: &[u8]) -> bool {
+        let (algorithm, key): (&'static dyn VerificationAlgorithm, _) = match (method, &self.kind) {
+            (Method::RsaSha1, Kind::Rsa(key)) => {
+                (&RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY, key)
+            }
+            (Method::RsaSha256, Kind::Rsa(key)) => (&RSA_PKCS1_2048_8192_SHA256, key),
+            (Method::P256Der, Kind::P256(key)) => (&ECDSA_P256_SHA256_ASN1, key),
+            (Method::P256Fixed, Kind::P256(key)) => (&ECDSA_P256_SHA256_FIXED, key),
+            _ => return false,
+        };
+        UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
+    }
+
+    /// Whether the time in which it may be used has not begun.
+    pub(crate) fn is_early(&self, now: Timestamp) -> bool {
+        self.not_before.is_some_and(|start| now < start)
+    }
+
+    /// Whether the time in which it may be used is over.
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.not_after.is_some_and(|end| now > end)
+    }
+}
+
+impl From<Kind> for PublicKey {
+    fn from(kind: Kind) -> Self {
+        Self { kind, not_before: None, not_after: None }
+    }
+}
+
+/// Length of a number in big-endian bytes.
+fn bits(number: &[u8]) -> usize {
+    let mut digits = number.iter().skip_while(|byte| **byte == 0);
+    let head = digits.next().map_or(0, |byte| 8 - byte.leading_zeros() as usize);
+    head + digits.count() * 8
 }
 
 /// A private key of the curve P-256, for requests that we make as a provider does.
@@ -145,8 +236,8 @@ mod tests {
         let read = |text: &str| PublicKey::from_spki(Algorithm::EcdsaP256, text).map(|_| ()).err();
         let pem = format!(
             "-----BEGIN PUBLIC KEY-----\n{}\r\n{}\n-----END PUBLIC KEY-----\n",
-            &SPKI[..64],
-            &SPKI[64..]
+            SPKI.split_at(64).0,
+            SPKI.split_at(64).1
         );
         assert_eq!((read(SPKI), read(&pem)), (None, None));
         let check =
@@ -154,7 +245,7 @@ mod tests {
         check("", KeyError::Empty);
         check(" \n", KeyError::Empty);
         check("hello!", KeyError::NotBase64);
-        check(&SPKI[..120], KeyError::NotAPublicKey);
+        check(SPKI.split_at(120).0, KeyError::NotAPublicKey);
         check(&SPKI.replacen("MFkw", "MFow", 1), KeyError::NotAPublicKey);
         check(&pem.replace("PUBLIC", "PRIVATE"), KeyError::NotAPublicKey);
         check(&pem.replace("-----END PUBLIC KEY-----", ""), KeyError::NotAPublicKey);

@@ -25,6 +25,17 @@ pub(crate) fn field(body: &[u8], name: &str) -> Option<String> {
     found
 }
 
+/// All fields of a form, or of the query of an address, in order. Empty if one of them cannot be read, so that nothing is
+/// seen in part.
+pub(crate) fn pairs(text: &[u8]) -> Vec<(String, String)> {
+    let items = text.split(|byte| *byte == b'&').filter(|item| !item.is_empty());
+    let pair = |item: &[u8]| {
+        let mut halves = item.splitn(2, |byte| *byte == b'=');
+        Some((decoded(halves.next()?)?, decoded(halves.next().unwrap_or_default())?))
+    };
+    items.map(pair).collect::<Option<_>>().unwrap_or_default()
+}
+
 /// Undoes the escapes; `%2f` and `%2F` are the same. `None` if that gives no text.
 fn decoded(text: &[u8]) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

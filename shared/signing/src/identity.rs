@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 
+use crate::MAX_ELEMENTS;
 use crate::digest;
 use crate::form;
 use crate::freshness::{self, Sent};
@@ -48,11 +49,9 @@ pub enum Version {
 }
 
 /// What the whole request says.
-pub(crate) fn of_request(scheme: &Scheme, request: &Request<'_>) -> Identity {
-    extract(
-        &scheme.identity,
-        &Found::look_up(scheme, &scheme.identity, Some(request), request.body),
-    )
+pub(crate) fn of_request(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Identity {
+    let found = Found::look_up(scheme, &scheme.identity, Some((request, now)), request.body);
+    extract(&scheme.identity, &found)
 }
 
 /// What one element of a request says, by its own bytes alone.
@@ -83,7 +82,8 @@ fn extract(rules: &IdentityRules, found: &Found<'_>) -> Identity {
 /// A body with all values that the rules ask for, read in one pass, and the headers it came with.
 struct Found<'a> {
     scheme: &'a Scheme,
-    request: Option<&'a Request<'a>>,
+    /// None for an element: it has neither headers nor a time of its own.
+    request: Option<(&'a Request<'a>, Timestamp)>,
     body: &'a [u8],
     values: Vec<(&'a Pointer, Option<Leaf>)>,
 }
@@ -92,7 +92,7 @@ impl<'a> Found<'a> {
     fn look_up(
         scheme: &'a Scheme,
         rules: &'a IdentityRules,
-        request: Option<&'a Request<'a>>,
+        request: Option<(&'a Request<'a>, Timestamp)>,
         body: &'a [u8],
     ) -> Self {
         let pointers: Vec<&Pointer> = rules
@@ -131,7 +131,7 @@ impl<'a> Found<'a> {
         match part {
             Part::Literal(text) => Some(text.as_str().into()),
             Part::Header(names) => {
-                let line = self.request?.single(names).ok().flatten()?;
+                let line = self.request?.0.single(names).ok().flatten()?;
                 std::str::from_utf8(line)
                     .ok()
                     .filter(|line| !line.trim().is_empty())
@@ -141,6 +141,15 @@ impl<'a> Found<'a> {
                 let (_, leaf) = self.values.iter().find(|(pointer, _)| *pointer == wanted)?;
                 leaf.as_ref().map(|leaf| leaf.text().into())
             }
+            Part::EveryJson(pointers) => {
+                let mut leaves = json::every(self.body, pointers, MAX_ELEMENTS)?;
+                leaves.dedup();
+                match leaves.as_slice() {
+                    [only] => Some(only.text().to_owned().into()),
+                    _ => None,
+                }
+            }
+            Part::Received => Some(self.request?.1.as_millisecond().to_string().into()),
             Part::Form(field) => form::field(self.body, field).map(Cow::Owned),
             Part::HasForm(field) => form::field(self.body, field).map(|_| "".into()),
             Part::BodySha256 => Some(hex::encode(digest::sha256(self.body)).into()),
@@ -151,7 +160,6 @@ impl<'a> Found<'a> {
             | Part::Url(_)
             | Part::PathQuery
             | Part::SignedHeaders(_)
-            | Part::EveryJson { .. }
             | Part::Pair(_)
             | Part::Secret
             | Part::PathSecret => None,

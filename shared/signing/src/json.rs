@@ -102,6 +102,22 @@ pub(crate) fn elements(json: &str, most: usize) -> Result<Vec<&str>, NotElements
     }
 }
 
+/// The values behind `/array/*/value`, in order; `None` if an element has none, there are no elements, or more than `most`.
+pub(crate) fn every(body: &[u8], pointers: &[Pointer], most: usize) -> Option<Vec<Leaf>> {
+    let (value, arrays) = pointers.split_last()?;
+    let mut found = vec![text(body)?];
+    for array in arrays {
+        let mut inner = Vec::new();
+        for json in found {
+            let array = find(json.as_bytes(), array)?;
+            inner.extend(elements(array, most.checked_sub(inner.len())?).ok()?);
+        }
+        found = inner;
+    }
+    let leaves = found.into_iter().map(|json| pick(json.as_bytes(), &[value]).pop().flatten());
+    leaves.collect::<Option<Vec<Leaf>>>().filter(|leaves| !leaves.is_empty())
+}
+
 struct Elements<'e, 'de> {
     most: usize,
     elements: &'e mut Vec<&'de str>,
@@ -130,6 +146,11 @@ impl<'de> Visitor<'de> for Elements<'_, 'de> {
 /// Whether the body is one whole JSON value.
 pub(crate) fn is_json(body: &[u8]) -> bool {
     text(body).is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
+}
+
+/// Whether the body is one whole JSON object.
+pub(crate) fn is_object(body: &[u8]) -> bool {
+    text(body).is_some_and(|text| text.trim_start().starts_with('{')) && is_json(body)
 }
 
 fn text(body: &[u8]) -> Option<&str> {
@@ -328,6 +349,42 @@ mod tests {
         assert_eq!((at("/b"), at("/a/2"), at("/a/x"), at("/a/0/b/c")), (None, None, None, None));
         assert_eq!(find(b"\xff", &Pointer::parse_or_whole("").unwrap()), None);
         assert_eq!(find(b"{\"a\":1}}", &Pointer::parse("/a").unwrap()), None);
+    }
+
+    #[test]
+    fn a_star_stands_for_every_element_and_all_must_have_the_value() {
+        let check = |body: &str, pointers: &[&str], expected: Option<&[&str]>| {
+            let pointers: Vec<Pointer> =
+                pointers.iter().map(|text| Pointer::parse_or_whole(text).unwrap()).collect();
+            let found = every(body.as_bytes(), &pointers, 3);
+            let found =
+                found.map(|leaves| leaves.into_iter().map(Leaf::into_text).collect::<Vec<_>>());
+            assert_eq!(
+                found.as_deref(),
+                expected
+                    .map(|texts| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+                    .as_deref(),
+                "{body}"
+            );
+        };
+        check(r#"{"v":[{"s":"a"},{"s":"b"}]}"#, &["/v", "/s"], Some(&["a", "b"]));
+        check(r#"[{"s":"a"}]"#, &["", "/s"], Some(&["a"]));
+        check(
+            r#"{"v":[{"w":[{"s":1},{"s":2}]},{"w":[]}]}"#,
+            &["/v", "/w", "/s"],
+            Some(&["1", "2"]),
+        );
+        check(r#"{"v":[{"s":"a"},{}]}"#, &["/v", "/s"], None);
+        check(r#"{"v":[{"s":"a"},{"s":null}]}"#, &["/v", "/s"], None);
+        check(r#"{"v":[]}"#, &["/v", "/s"], None);
+        check(r#"{"v":{"s":"a"}}"#, &["/v", "/s"], None);
+        check(r#"{"v":[{"s":1},{"s":1},{"s":1},{"s":1}]}"#, &["/v", "/s"], None);
+        check(
+            r#"{"v":[{"w":[{"s":1},{"s":2}]},{"w":[{"s":1},{"s":2}]}]}"#,
+            &["/v", "/w", "/s"],
+            None,
+        );
+        check("", &["", "/s"], None);
     }
 
     #[test]

@@ -35,14 +35,18 @@
 
 mod address;
 mod asymmetric;
+mod certificate;
 mod digest;
 mod element;
 mod encoding;
 mod form;
 mod freshness;
+pub mod handshake;
 mod identity;
 mod json;
+mod jwt;
 mod key;
+pub mod lookup;
 mod message;
 mod named;
 mod preset;

@@ -69,7 +69,8 @@ pub(crate) fn message<'a>(
             | Part::Pair(_)
             | Part::Form(_)
             | Part::HasForm(_)
-            | Part::EveryJson { .. }
+            | Part::EveryJson(_)
+            | Part::Received
             | Part::PathSecret => Cow::Borrowed(&[]),
         }))
     };

@@ -32,6 +32,13 @@ pub enum Reason {
     },
     /// What names a key is not of the scheme's form.
     KeyIdMalformed,
+    /// The key made the signature, but now is outside of the time in which it may be used.
+    KeyNotValid,
+    /// What the signature covers is meant for somebody else.
+    NotOurs {
+        /// The key under `config` that says what would be ours.
+        name: &'static str,
+    },
     /// The scheme needs a value from the source's configuration.
     NotConfigured {
         /// The key under `config`.
@@ -105,6 +112,17 @@ pub enum Reason {
         /// How far is allowed.
         tolerance_seconds: i64,
     },
+    /// A handshake that the source does not wait for: somebody may want to replace its secret.
+    HandshakeUnexpected,
+    /// A handshake carries something that the provider would not send.
+    HandshakeMalformed {
+        /// As the scheme writes it.
+        place: String,
+    },
+    /// The token of a handshake is not the one that is configured.
+    HandshakeToken,
+    /// The secret that a handshake brings cannot be used.
+    HandshakeSecret,
 }
 
 impl Rejected {
@@ -112,9 +130,13 @@ impl Rejected {
     #[must_use]
     pub fn class(&self) -> Class {
         match self.0 {
-            Reason::NoKeys | Reason::SignatureSpelling | Reason::SignatureMismatch { .. } => {
-                Class::BadSignature
-            }
+            Reason::NoKeys
+            | Reason::KeyNotValid
+            | Reason::NotOurs { .. }
+            | Reason::SignatureSpelling
+            | Reason::SignatureMismatch { .. }
+            | Reason::HandshakeUnexpected
+            | Reason::HandshakeToken => Class::BadSignature,
             Reason::TimestampOutOfRange
             | Reason::TimestampTooOld { .. }
             | Reason::TimestampInFuture { .. } => Class::Stale,
@@ -173,6 +195,8 @@ impl Reason {
             Self::NoKeys => "no_keys",
             Self::KeyUnknown { .. } => "key_unknown",
             Self::KeyIdMalformed => "key_id_malformed",
+            Self::KeyNotValid => "key_not_valid",
+            Self::NotOurs { .. } => "not_ours",
             Self::NotConfigured { .. } => "not_configured",
             Self::HeaderMissing { .. } => "header_missing",
             Self::HeaderRepeated { .. } => "header_repeated",
@@ -193,6 +217,10 @@ impl Reason {
             Self::TimestampOutOfRange => "timestamp_out_of_range",
             Self::TimestampTooOld { .. } => "timestamp_too_old",
             Self::TimestampInFuture { .. } => "timestamp_in_future",
+            Self::HandshakeUnexpected => "handshake_unexpected",
+            Self::HandshakeMalformed { .. } => "handshake_malformed",
+            Self::HandshakeToken => "handshake_token",
+            Self::HandshakeSecret => "handshake_secret",
         }
     }
 
@@ -205,6 +233,12 @@ impl Reason {
             }
             Self::KeyUnknown { .. } => {
                 "It is fetched from the provider; if this goes on, check that the source belongs to this provider and that its keys can be reached."
+            }
+            Self::KeyNotValid => {
+                "Check this machine's clock; otherwise the provider signs with a key that it has retired."
+            }
+            Self::NotOurs { .. } => {
+                "Correct the source's configuration if it is wrong; otherwise somebody sends what the provider signed for somebody else."
             }
             Self::NotConfigured { .. } => "Set it in the source's configuration.",
             Self::HeaderMissing { .. } | Self::SignatureMissing | Self::TimestampMissing => {
@@ -236,6 +270,15 @@ impl Reason {
                 "A replay, a long delay on the way, or a clock that is wrong."
             }
             Self::TimestampInFuture { .. } => "One of the two clocks is wrong.",
+            Self::HandshakeUnexpected => {
+                "If you are setting this webhook up, let the source wait for its secret and start again; otherwise somebody is trying."
+            }
+            Self::HandshakeMalformed { .. } | Self::HandshakeSecret => {
+                "Check that this source belongs to this provider; the provider itself does not send this."
+            }
+            Self::HandshakeToken => {
+                "Type the same text at the provider and as the source's secret of that name."
+            }
         }
     }
 }
@@ -266,6 +309,8 @@ impl fmt::Display for Reason {
             Self::NoKeys => f.write_str("no usable secret is configured"),
             Self::KeyUnknown { id } => write!(f, "the provider's key {id} is not known here yet"),
             Self::KeyIdMalformed => f.write_str("what names the provider's key is not an id of the scheme's form"),
+            Self::KeyNotValid => f.write_str("the provider's key is not valid at this time"),
+            Self::NotOurs { name } => write!(f, "the request is about another `{name}` than the configured one"),
             Self::NotConfigured { name } => write!(f, "the scheme needs `{name}` from the configuration"),
             Self::HeaderMissing { name } => write!(f, "the header {name} is missing or empty"),
             Self::HeaderRepeated { name } => write!(f, "the header {name} came more than once"),
@@ -296,6 +341,10 @@ impl fmt::Display for Reason {
             Self::TimestampInFuture { ahead_seconds, tolerance_seconds } => {
                 write!(f, "the signature is right but from {ahead_seconds} s in the future; {tolerance_seconds} s are allowed")
             }
+            Self::HandshakeUnexpected => f.write_str("a handshake came, and the source does not wait for one"),
+            Self::HandshakeMalformed { place } => write!(f, "a handshake came, and what it has at {place} does not have the form that the provider uses"),
+            Self::HandshakeToken => f.write_str("a handshake came with a token that is not the configured one"),
+            Self::HandshakeSecret => f.write_str("a handshake came with a secret that cannot be used"),
         }
     }
 }

@@ -11,7 +11,7 @@
 //! algorithm = "hmac-sha256"       # one of the table below; or `verifier`, never both
 //! signed = "{ts}.{body}"          # the content that is signed: literal text and parts, see below
 //! body_unsigned = false           # true admits that the signature leaves out the body or a part of it
-//! body = "any"                    # any, nonempty, json: what else is refused as malformed
+//! body = "any"                    # any, nonempty, json, object (a JSON object): what else is refused as malformed
 //! require = ["x-topic|topic"]     # headers that must be there; `|` separates alternatives, the first present counts
 //! require_with = { "topic" = "x-id" }     # if the first is there, the second must be
 //! require_equal = { "x-version" = "1" }
@@ -48,15 +48,15 @@
 //! version = { from = "{json:/version}", kind = "number", trusted = true } # number, rfc3339, lexical
 //! occurred_at = { from = "{json:/created}", unit = "s" }
 //!
-//! [element]                       # with `batch`: the same for each element, whose JSON pointers start at the element.
-//! id = "{json:/id}"               # Without it, what [identity] reads from JSON is meant for the elements
+//! [element]                       # with `batch`: the same for each element, whose JSON pointers start at the element;
+//! id = "{json:/id}"               # without it, what [identity] reads from JSON (its delivery aside) is of the elements
 //!
 //! [acknowledge]                   # what the provider takes for "received", if not a 200 without a body
 //! status = 202
 //! body = "[accepted]"
 //! content_type = "text/plain"
 //!
-//! [[handshake]]                   # see `handshake`
+//! [[handshake]]                   # requests that are no events: see `Handshake`
 //! ```
 //!
 //! | `algorithm` | the secret | what it proves |
@@ -76,11 +76,13 @@
 //! (with some escapes undone, as HubSpot does), `{path-query}` (path and twice escaped query, as Contentful does),
 //! `{header:a|b}`, `{signed-headers:x-list}` (the headers that this one lists, sorted, `name:value` joined by `;`),
 //! `{json:/ptr}`, `{config:x}`, `{secret}`. Parts of an identity: `{header:a|b}`, `{json:/ptr}`, `{form:field}` (of a body
-//! that is a form), `{has-form:field}` (nothing, but only if the field is there), `{body-sha256}`, `{config:x}`, and literal
-//! text.
+//! that is a form), `{has-form:field}` (nothing, but only if the field is there), `{body-sha256}`, `{received}` (the time in
+//! milliseconds: every delivery is then an event of its own), `{config:x}`, and literal text. In a JSON pointer a step `*`
+//! stands for every element of an array, as in `{json:/changes/*/field}`: the value counts if all have the same.
 
 mod algorithm;
 mod form;
+mod handshake;
 mod published;
 mod read;
 mod reader;
@@ -92,7 +94,7 @@ use std::fmt;
 
 use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub(crate) use algorithm::Proof;
 pub use algorithm::{Algorithm, Trust, Verifier};
@@ -101,11 +103,16 @@ pub(crate) use form::{
     BodyRule, Clock, Encoding, IdentityRules, KeyEncoding, KeyFormat, Lookup, Names, Shape,
     SignatureFormat, Unit, VersionKind,
 };
+pub use handshake::Handshake;
+pub(crate) use handshake::{
+    Condition, Confirm, Content, Fixed, Member, Piece, Place, ReplyForm, Shown,
+};
 pub use published::KeyLookup;
 pub use reader::{Problem, Problems};
 pub(crate) use template::{Part, Spelling, Template};
 
 use crate::json::Pointer;
+use crate::key::KeyId;
 use crate::{named, preset};
 
 /// A checked scheme: one that has a problem cannot be made.
@@ -131,7 +138,7 @@ pub struct Scheme {
     pub(crate) config: BTreeMap<String, String>,
     pub(crate) sample: Vec<(HeaderName, String)>,
     acknowledge: Acknowledge,
-    pub(crate) handshakes: Vec<Map<String, Value>>,
+    pub(crate) handshakes: Vec<Handshake>,
 }
 
 /// What a person should know of a scheme.
@@ -252,14 +259,52 @@ impl Scheme {
     /// hash of the signed content as a second key.
     #[must_use]
     pub fn signs_id(&self) -> bool {
-        self.identity.id_is_signed
+        self.of_events().id_is_signed
+    }
+
+    /// Whether the provider gives its events an id. If not, a hash stands in for it.
+    #[must_use]
+    pub fn has_id(&self) -> bool {
+        !self.of_events().id.from.is_empty()
+    }
+
+    /// Whether every request counts as an event of its own, because the provider sends the same bytes for every change.
+    /// Then nothing is deduplicated, and nothing may be.
+    #[must_use]
+    pub fn counts_every_request(&self) -> bool {
+        let mut parts = self.of_events().id.from.iter().flat_map(Template::parts);
+        parts.any(|part| *part == Part::Received)
+    }
+
+    fn of_events(&self) -> &IdentityRules {
+        self.batch.as_ref().map_or(&self.identity, |(_, element)| element)
+    }
+
+    /// The requests that are no events; [`crate::handshake::answer`] answers them.
+    pub fn handshakes(&self) -> impl Iterator<Item = &Handshake> {
+        self.handshakes.iter()
+    }
+
+    /// Whether a handshake brings the secret, so that a source starts without one and waits.
+    #[must_use]
+    pub fn learns_its_secret(&self) -> bool {
+        self.handshakes.iter().any(|handshake| handshake.learn.is_some())
+    }
+
+    /// Ids of secrets that only serve handshakes. They never verify an event.
+    pub fn secrets_of_handshakes(&self) -> impl Iterator<Item = &str> {
+        self.handshakes.iter().filter_map(|handshake| match &handshake.proof {
+            Shown::Token { secret, .. } => Some(secret.as_str()),
+            _ => None,
+        })
     }
 
     /// How many seconds a request may be old; `None` where the provider signs no time, so that only deduplication stands
     /// against a replay.
     #[must_use]
     pub fn tolerance_seconds(&self) -> Option<u32> {
-        self.clock.as_ref().map(|clock| clock.tolerance)
+        let by_code = || self.verifier().and_then(named::tolerance);
+        self.clock.as_ref().map(|clock| clock.tolerance).or_else(by_code)
     }
 
     /// Names of `{config:..}` parts that have no value yet. Requests are refused until they have.
@@ -281,6 +326,11 @@ impl Scheme {
         missing.sort_unstable();
         missing.dedup();
         missing
+    }
+
+    /// Whether a key only serves handshakes, so that it never verifies an event.
+    pub(crate) fn is_of_handshakes(&self, key: &KeyId) -> bool {
+        self.secrets_of_handshakes().any(|secret| secret == key.as_str())
     }
 
     /// Whether the nth place of a signature only counts with the nth key.

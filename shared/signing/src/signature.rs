@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::encoding::{NotADigest, decode};
 use crate::rejected::Reason;
-use crate::scheme::{Algorithm, Shape, SignatureFormat};
+use crate::scheme::{Algorithm, Part, Shape, SignatureFormat};
 use crate::{asymmetric, digest};
 
 /// Rotation needs two signatures, some providers send a handful; more only makes us work.
@@ -94,6 +94,9 @@ impl Candidates {
         place: usize,
         text: &[u8],
     ) -> Result<(), Reason> {
+        if let Some(name) = joined(format, place, text) {
+            return Err(Reason::HeaderJoined { name });
+        }
         match &format.shape {
             Shape::Plain { prefix } => match text.strip_prefix(prefix.as_bytes()) {
                 Some(value) => self.take(format, algorithm, place, value),
@@ -141,6 +144,16 @@ impl Candidates {
             (None, false) => Err(Reason::SignatureMalformed),
         }
     }
+}
+
+/// The header, if it was sent twice and joined: a comma in a list of pairs whose grammar has none. Where single signatures
+/// are plain, a comma is part of none of them.
+fn joined(format: &SignatureFormat, place: usize, text: &[u8]) -> Option<String> {
+    let Some(Part::Header(names)) = format.from.get(place) else { return None };
+    let Shape::Pairs { item_sep, kv_sep, .. } = &format.shape else { return None };
+    let in_grammar = item_sep.contains(',') || kv_sep.contains(',');
+    let name = names.first().filter(|_| !in_grammar && text.contains(&b','))?;
+    Some(name.to_string())
 }
 
 /// The `user:password` of an `Authorization` header with basic credentials.

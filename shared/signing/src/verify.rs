@@ -77,14 +77,19 @@ pub fn verify<'a>(
         Proof::Verifier(verifier) => named::verify(verifier, scheme, keys, request, now)?,
         Proof::Algorithm(algorithm) => by_algorithm(algorithm, scheme, keys, request, now)?,
     };
-    if scheme.body == BodyRule::Json && !json::is_json(request.body) {
+    let is_right = match scheme.body {
+        BodyRule::Any | BodyRule::NonEmpty => true,
+        BodyRule::Json => json::is_json(request.body),
+        BodyRule::Object => json::is_object(request.body),
+    };
+    if !is_right {
         return Err(Reason::BodyNotJson.into());
     }
     Ok(Verified {
         key: found.key,
         body: request.body,
         signed: found.signed,
-        identity: found.identity.unwrap_or_else(|| identity::of_request(scheme, request)),
+        identity: found.identity.unwrap_or_else(|| identity::of_request(scheme, request, now)),
     })
 }
 
@@ -129,7 +134,7 @@ fn by_algorithm(
         _ => Ok(()),
     };
     let wanted = scheme.lookup().map(|lookup| lookup.wanted(request)).transpose()?;
-    let tried = Tried { keys, wanted, candidates: &candidates, message: &message };
+    let tried = Tried { scheme, keys, wanted, candidates: &candidates, message: &message };
     if tried.keys().next().is_none() {
         return Err(wanted.map_or(Reason::NoKeys, |id| Reason::KeyUnknown { id: id.into() }));
     }
@@ -146,6 +151,7 @@ fn by_algorithm(
 
 /// Keys and candidates, all of which are tried whichever matches: the time it takes tells nothing about their order.
 struct Tried<'t> {
+    scheme: &'t Scheme,
     keys: &'t [Key],
     /// Only keys with this name, if the request names one.
     wanted: Option<&'t str>,
@@ -155,9 +161,10 @@ struct Tried<'t> {
 
 impl<'t> Tried<'t> {
     fn keys(&self) -> impl Iterator<Item = (usize, &'t Key)> {
-        let wanted = self.wanted;
+        let (scheme, wanted) = (self.scheme, self.wanted);
         self.keys
             .iter()
+            .filter(|key| !scheme.is_of_handshakes(key.id()))
             .enumerate()
             .filter(move |(_, key)| wanted.is_none_or(|id| key.id().as_str() == id))
     }
@@ -213,8 +220,9 @@ fn candidates<'a>(
         (_, None) => return Err(Reason::SignatureMissing),
         (_, Some(format)) => {
             for (place, part) in format.from.iter().enumerate() {
-                if let Part::EveryJson { array, value } = part {
-                    for shown in in_every_element(request.body, array, value)? {
+                if let Part::EveryJson(pointers) = part {
+                    let shown = json::every(request.body, pointers, MAX_ELEMENTS);
+                    for shown in shown.ok_or(Reason::SignatureMissing)? {
                         candidates.read(format, algorithm, place, shown.text().as_bytes())?;
                     }
                     first.get_or_insert(Cow::Borrowed(&[][..]));
@@ -251,23 +259,15 @@ fn path_secret<'a>(request: &Request<'a>) -> Result<&'a [u8], Reason> {
     secret.map(str::as_bytes).ok_or(Reason::SignatureMissing)
 }
 
-/// The value that every element must carry.
-fn in_every_element(body: &[u8], array: &Pointer, value: &Pointer) -> Result<Vec<Leaf>, Reason> {
-    let array = json::find(body, array).ok_or(Reason::SignatureMissing)?;
-    let elements = json::elements(array, MAX_ELEMENTS).map_err(|_| Reason::SignatureMissing)?;
-    let values = elements
-        .into_iter()
-        .map(|element| json::pick(element.as_bytes(), &[value]).pop().flatten())
-        .collect::<Option<Vec<Leaf>>>();
-    values.filter(|values| !values.is_empty()).ok_or(Reason::SignatureMissing)
-}
+/// The text of a time as it was sent, and its value.
+type Time<'t> = (Cow<'t, [u8]>, Sent);
 
-/// The text of the signed time as it was sent, and its value.
+/// The signed time, if the scheme has one.
 fn sent<'t>(
     scheme: &'t Scheme,
     request: &Request<'t>,
     signature: &'t [u8],
-) -> Result<Option<(Cow<'t, [u8]>, Sent)>, Reason> {
+) -> Result<Option<Time<'t>>, Reason> {
     let Some(clock) = &scheme.clock else { return Ok(None) };
     let text = match (&clock.from, &scheme.signature) {
         (Part::Header(names), _) => {

@@ -82,7 +82,7 @@ fn what_would_look_like_a_check_and_be_none_is_refused() {
         r#"{"algorithm": "ed25519", "signature": {"from": "{header:s}"}, "signed": "{body}"}"#,
         "key.encoding: an Ed25519 key",
     );
-    check(r#"{"like": "nobody"}"#, "like: must name a preset: circleci");
+    check(r#"{"like": "nobody"}"#, "like: must name a preset: adyen");
     check(r#"{"like": 1}"#, "like: must name a preset");
     check("[]", "a scheme is a table");
     check("{", "this is not JSON");

@@ -1,5 +1,6 @@
 //! Cases as files hold them.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use signing::{Scheme, Secret};
 
@@ -36,6 +37,9 @@ pub(super) struct Case {
     pub(super) method: Option<String>,
     #[serde(default)]
     pub(super) url: Option<String>,
+    /// The last segment of a secret address.
+    #[serde(default)]
+    pub(super) path_secret: Option<String>,
     #[serde(default)]
     headers: Option<Vec<(String, String)>>,
     #[serde(default)]
@@ -57,6 +61,39 @@ pub(super) struct Case {
     pub(super) event_id: Option<Option<String>>,
     #[serde(default, deserialize_with = "said")]
     pub(super) event_type: Option<Option<String>>,
+    #[serde(default)]
+    params: Option<Params>,
+    #[serde(default)]
+    pub(super) expect_response: Option<ExpectedResponse>,
+    /// What the provider's own libraries said of the case.
+    #[serde(default)]
+    sdk_verdicts: Option<Map<String, Value>>,
+}
+
+/// What else it takes to judge the case; fields of other kinds of value mean something to others.
+#[derive(Debug, Default, Deserialize)]
+struct Params {
+    #[serde(default)]
+    kind: Option<Value>,
+    #[serde(default)]
+    keys: Option<Value>,
+    #[serde(default)]
+    certs: Option<Value>,
+}
+
+/// What ought to go back to the provider.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ExpectedResponse {
+    #[serde(default)]
+    pub(super) status: Option<u16>,
+    #[serde(default)]
+    pub(super) body: Option<String>,
+    #[serde(default)]
+    pub(super) body_contains: Option<String>,
+    #[serde(default)]
+    pub(super) json: Option<Value>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
 }
 
 /// A large body in few words.
@@ -170,6 +207,42 @@ impl Case {
     /// What to call it in an answer.
     pub(super) fn title(&self) -> String {
         self.name.as_deref().map_or_else(|| self.at.clone(), printable)
+    }
+
+    /// The preset of the case: that of its provider, or, where a provider signs in several ways, of `params.kind` of it.
+    pub(super) fn preset(&self) -> Option<Scheme> {
+        let provider = self.provider.as_deref()?;
+        let kind = self.params.as_ref().and_then(|params| params.kind.as_ref()?.as_str());
+        let particular = kind.and_then(|kind| Scheme::preset(&format!("{provider}_{kind}")));
+        particular.or_else(|| Scheme::preset(provider))
+    }
+
+    /// Keys that the provider publishes, by id: `params.keys`, or `params.certs` by address.
+    pub(super) fn published(&self) -> Vec<(&str, &str)> {
+        let params = self.params.iter();
+        let tables = params.flat_map(|params| [&params.keys, &params.certs]).flatten();
+        let entries = tables.filter_map(Value::as_object).flatten();
+        entries.filter_map(|(id, text)| Some((id.as_str(), text.as_str()?))).collect()
+    }
+
+    /// Whether a missing name of the case means that there is none: not in cases that were made by hand from documentation,
+    /// which no library judged, and not where whoever made the case could not read the body.
+    pub(super) fn knows_that_names_are_absent(&self) -> bool {
+        let judged = self.sdk_verdicts.as_ref().is_none_or(|verdicts| !verdicts.is_empty());
+        let body = self.body_base64.as_ref().and_then(|text| STANDARD.decode(text).ok());
+        let is_json = body.is_some_and(|body| serde_json::from_slice::<Value>(&body).is_ok());
+        judged && is_json
+    }
+
+    /// Whether the name that the case expects, or a part of it, occurs nowhere in its request, but one that was found does.
+    pub(super) fn contradicts_itself(&self, expected: &str, got: &[&str]) -> bool {
+        let body = self.body_base64.as_ref().and_then(|text| STANDARD.decode(text).ok());
+        let body = body.unwrap_or_default();
+        let body = String::from_utf8_lossy(&body);
+        let headers = self.headers.iter().flatten();
+        let texts: Vec<&str> = headers.map(|(_, value)| value.as_str()).chain([&*body]).collect();
+        let occurs = |text: &str| texts.iter().any(|within| within.contains(text));
+        !expected.split([':', '.']).all(occurs) && got.iter().any(|got| occurs(got))
     }
 
     pub(super) fn now(&self) -> Result<Option<Timestamp>, Complaint> {

@@ -1,7 +1,11 @@
 //! One case, judged.
 
 use sha2::{Digest, Sha256};
-use signing::{Identity, Key, KeyError, Reason, Request, Scheme, Secret, Weakness, preset_names};
+use signing::handshake::{self, Answer, Reply};
+use signing::{
+    Element, Identity, Key, KeyError, Reason, Rejected, Request, Scheme, Secret, Trust, Weakness,
+    elements, preset_names,
+};
 
 use super::Overrides;
 use super::case::Case;
@@ -11,6 +15,7 @@ use crate::complaint::{Complaint, printable};
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) scheme: String,
+    pub(super) trust: Trust,
     pub(super) outcome: Outcome,
     /// Secrets that should be replaced.
     pub(super) weak: Vec<(String, Weakness)>,
@@ -20,18 +25,56 @@ pub(super) struct Verdict {
 
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Accepted { key: String, identity: Box<Identity> },
-    Rejected { class: &'static str, code: &'static str, why: String, next: &'static str },
+    Accepted {
+        key: String,
+        identity: Box<Identity>,
+        /// Of a request that carries several events; `None` if it does not, or not as the scheme says.
+        elements: Option<Vec<Identity>>,
+        reply: Reply,
+    },
+    /// A handshake: no event.
+    Answered {
+        reply: Reply,
+        then: Then,
+        /// What a signed handshake says of itself.
+        identity: Option<Box<Identity>>,
+    },
+    Rejected {
+        class: &'static str,
+        code: &'static str,
+        why: String,
+        next: &'static str,
+    },
+}
+
+/// What a handshake asks for besides its answer.
+#[derive(Debug)]
+pub(super) enum Then {
+    Nothing,
+    StoreSecret,
+    Fetch(String),
 }
 
 impl Verdict {
     pub(super) fn is_accepted(&self) -> bool {
-        matches!(self.outcome, Outcome::Accepted { .. })
+        !matches!(self.outcome, Outcome::Rejected { .. })
+    }
+}
+
+impl From<&Rejected> for Outcome {
+    fn from(rejected: &Rejected) -> Self {
+        let reason: &Reason = rejected.reason();
+        Self::Rejected {
+            class: rejected.class().as_str(),
+            code: reason.code(),
+            why: reason.to_string(),
+            next: reason.advice(),
+        }
     }
 }
 
 /// The preset of that name.
-pub(super) fn preset(name: &str) -> Result<Scheme, Complaint> {
+pub(crate) fn preset(name: &str) -> Result<Scheme, Complaint> {
     Scheme::preset(name).ok_or_else(|| {
         let names: Vec<&str> = preset_names().collect();
         Complaint::new(
@@ -52,7 +95,10 @@ pub(super) fn judge(case: &Case, overrides: &Overrides) -> Result<Verdict, Compl
     }
     let scheme = match (&overrides.scheme, &case.provider) {
         (Some(scheme), _) => scheme.clone(),
-        (None, Some(provider)) => preset(provider).map_err(|complaint| located(case, complaint))?,
+        (None, Some(provider)) => match case.preset() {
+            Some(scheme) => scheme,
+            None => preset(provider).map_err(|complaint| located(case, complaint))?,
+        },
         (None, None) => {
             return Err(Complaint::new(
                 format!("{}: no scheme to verify with", case.at),
@@ -61,27 +107,24 @@ pub(super) fn judge(case: &Case, overrides: &Overrides) -> Result<Verdict, Compl
             ));
         }
     };
-    let secrets = secrets(case, overrides);
-    if secrets.is_empty() {
+    let keys = keys(case, &scheme, overrides).map(|(what, key)| {
+        key.map_err(|error| {
+            let what = format!("{}: {what} cannot be used for {}", case.at, scheme.name());
+            let next = "Correct it; its value is not shown here.";
+            Complaint::new(what, error.to_string(), next)
+        })
+    });
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let verdict = with_keys(case, &scheme, &keys, overrides)?;
+    let is_about_keys = matches!(verdict.outcome, Outcome::Rejected { code: "no_keys", .. });
+    if is_about_keys && keys.is_empty() {
         return Err(Complaint::new(
             format!("{}: no secret to verify with", case.at),
             "the case has no `secrets`, and --secret is not given",
             "Copy the signing secret from the provider's dashboard and give it with --secret.",
         ));
     }
-    let keys = secrets.iter().enumerate().map(|(index, secret)| {
-        key(&scheme, index, secret).map_err(|error| {
-            let what =
-                format!("{}: secret {} cannot be used for {}", case.at, index + 1, scheme.name());
-            Complaint::new(
-                what,
-                error.to_string(),
-                "Correct the secret; its value is not shown here.",
-            )
-        })
-    });
-    let keys = keys.collect::<Result<Vec<_>, _>>()?;
-    with_keys(case, &scheme, &keys, overrides)
+    Ok(verdict)
 }
 
 /// Judges a case as a running source does: a secret that cannot be read counts as none.
@@ -90,12 +133,7 @@ pub(super) fn judge_closed(
     scheme: &Scheme,
     overrides: &Overrides,
 ) -> Result<Verdict, Complaint> {
-    let secrets = secrets(case, overrides);
-    let keys: Vec<Key> = secrets
-        .iter()
-        .enumerate()
-        .filter_map(|(index, secret)| key(scheme, index, secret).ok())
-        .collect();
+    let keys: Vec<Key> = keys(case, scheme, overrides).filter_map(|(_, key)| key.ok()).collect();
     with_keys(case, scheme, &keys, overrides)
 }
 
@@ -107,8 +145,27 @@ fn secrets<'a>(case: &'a Case, overrides: &'a Overrides) -> &'a [Secret] {
     }
 }
 
-fn key(scheme: &Scheme, index: usize, secret: &Secret) -> Result<Key, KeyError> {
-    Key::parse(scheme, format!("secret {}", index + 1), secret)
+/// The secrets of the case by number, and the keys that the provider publishes by id. Where handshakes have a secret of
+/// their own, it is the second.
+fn keys<'a>(
+    case: &'a Case,
+    scheme: &'a Scheme,
+    overrides: &'a Overrides,
+) -> impl Iterator<Item = (String, Result<Key, KeyError>)> + 'a {
+    let of_handshakes = scheme.secrets_of_handshakes().next();
+    let secrets = secrets(case, overrides).iter().enumerate().map(move |(index, secret)| {
+        let number = format!("secret {}", index + 1);
+        let id = match of_handshakes {
+            Some(id) if index == 1 => id.to_owned(),
+            _ => number.clone(),
+        };
+        (number, Key::parse(scheme, id, secret))
+    });
+    let published = case.published().into_iter();
+    let published = published.map(|(id, text)| {
+        (format!("the published key {}", printable(id)), Key::published(scheme, id, text))
+    });
+    secrets.chain(published)
 }
 
 fn with_keys(
@@ -135,29 +192,60 @@ fn with_keys(
         Ok(headers) => {
             let method = case.method.as_deref().unwrap_or("POST");
             let url = case.url.as_deref().unwrap_or_default();
-            let request =
-                Request { method, url, headers: &headers, body: &body, path_secret: None };
-            match signing::verify(scheme, keys, &request, now) {
-                Ok(verified) => Outcome::Accepted {
-                    key: verified.key().to_string(),
-                    identity: Box::new(verified.into_identity()),
-                },
-                Err(rejected) => {
-                    let reason: &Reason = rejected.reason();
-                    Outcome::Rejected {
-                        class: rejected.class().as_str(),
-                        code: reason.code(),
-                        why: reason.to_string(),
-                        next: reason.advice(),
-                    }
-                }
-            }
+            let path_secret = case.path_secret.as_deref();
+            let request = Request { method, url, headers: &headers, body: &body, path_secret };
+            // a source without secrets is one that waits for its first
+            let waiting = secrets(case, overrides).is_empty();
+            outcome(scheme, keys, &request, waiting, now)
         }
     };
     let weak =
         keys.iter().filter_map(|key| Some((key.id().to_string(), key.weakness()?))).collect();
     let (body_bytes, body_sha256) = (body.len(), hex::encode(Sha256::digest(&body)));
-    Ok(Verdict { scheme: scheme.name().to_owned(), outcome, weak, body_bytes, body_sha256 })
+    let (scheme, trust) = (scheme.name().to_owned(), scheme.trust());
+    Ok(Verdict { scheme, trust, outcome, weak, body_bytes, body_sha256 })
+}
+
+/// A handshake first, an event otherwise, as a running source does it.
+fn outcome(
+    scheme: &Scheme,
+    keys: &[Key],
+    request: &Request<'_>,
+    waiting: bool,
+    now: jiff::Timestamp,
+) -> Outcome {
+    let verified = signing::verify(scheme, keys, request, now);
+    let (reply, then) = match handshake::answer(scheme, keys, request, waiting, now) {
+        None => {
+            return match verified {
+                Ok(verified) => accepted(scheme, &verified),
+                Err(rejected) => Outcome::from(&rejected),
+            };
+        }
+        Some(Answer::Refused(rejected)) => return Outcome::from(&rejected),
+        Some(Answer::Reply(reply)) => (reply, Then::Nothing),
+        Some(Answer::Learn { reply, .. }) => (reply, Then::StoreSecret),
+        Some(Answer::Confirm { url, reply }) => (reply, Then::Fetch(url)),
+    };
+    let identity = verified.ok().map(|verified| Box::new(verified.into_identity()));
+    Outcome::Answered { reply, then, identity }
+}
+
+fn accepted(scheme: &Scheme, verified: &signing::Verified<'_>) -> Outcome {
+    let elements = if scheme.is_batch() { elements(scheme, verified.body()).ok() } else { None };
+    let acknowledge = scheme.acknowledge();
+    let content_type = acknowledge.content_type.iter();
+    Outcome::Accepted {
+        key: verified.key().to_string(),
+        identity: Box::new(verified.identity().clone()),
+        elements: elements
+            .map(|all| all.into_iter().map(|Element { identity, .. }| identity).collect()),
+        reply: Reply {
+            status: acknowledge.status,
+            headers: content_type.map(|text| ("content-type".to_owned(), text.clone())).collect(),
+            body: acknowledge.body.clone().into_bytes(),
+        },
+    }
 }
 
 fn located(case: &Case, complaint: Complaint) -> Complaint {

@@ -1,24 +1,38 @@
 //! Answers, for people and for programs.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use signing::handshake::Reply;
 use signing::{Identity, Version};
 
 use super::case::Case;
 use super::compare::Comparison;
-use super::judge::{Outcome, Verdict};
+use super::judge::{Outcome, Then, Verdict};
 use crate::complaint::{Complaint, printable};
+
+/// Elements of a request that a person gets to see.
+const MOST_ELEMENTS: usize = 10;
 
 /// One paragraph for each case.
 pub(super) fn verdicts(out: &mut dyn Write, verdicts: &[(&Case, Verdict)]) -> io::Result<()> {
     for (case, verdict) in verdicts {
-        let Verdict { scheme, outcome, weak, body_bytes, body_sha256 } = verdict;
+        let Verdict { scheme, trust, outcome, weak, body_bytes, body_sha256 } = verdict;
         match outcome {
-            Outcome::Accepted { key, identity } => {
+            Outcome::Accepted { key, identity, elements, .. } => {
                 writeln!(out, "{}: accepted", case.title())?;
                 writeln!(out, "  signature  {} ({})", printable(scheme), printable(key))?;
+                writeln!(out, "  trust      {trust}")?;
                 self::identity(out, identity)?;
+                if let Some(elements) = elements {
+                    self::elements(out, elements)?;
+                }
+            }
+            Outcome::Answered { reply, then, .. } => {
+                writeln!(out, "{}: answered as a handshake, no event", case.title())?;
+                writeln!(out, "  scheme     {}", printable(scheme))?;
+                self::reply(out, reply, then)?;
             }
             Outcome::Rejected { class, code, why, next } => {
                 writeln!(out, "{}: rejected as {class} ({code})", case.title())?;
@@ -41,6 +55,9 @@ fn identity(out: &mut dyn Write, identity: &Identity) -> io::Result<()> {
         Some(id) => writeln!(out, "  id         {} ({signed})", printable(id))?,
         None => writeln!(out, "  id         none; the sha256 of the body stands in for it")?,
     }
+    if let Some(delivery) = &identity.delivery {
+        writeln!(out, "  delivery   {}", printable(delivery))?;
+    }
     writeln!(
         out,
         "  type       {}",
@@ -58,6 +75,52 @@ fn identity(out: &mut dyn Write, identity: &Identity) -> io::Result<()> {
         writeln!(out, "  happened   {time}")?;
     }
     Ok(())
+}
+
+/// How many events the request carries, and what the first ones are.
+fn elements(out: &mut dyn Write, elements: &[Identity]) -> io::Result<()> {
+    writeln!(out, "  events     {}, one after another:", elements.len())?;
+    for element in elements.iter().take(MOST_ELEMENTS) {
+        let text = |text: &Option<String>| text.as_deref().map_or_else(|| "none".into(), printable);
+        let object = match (&element.object_type, &element.object_id) {
+            (kind, Some(id)) => format!(", object {} {}", text(kind), printable(id)),
+            (_, None) => String::new(),
+        };
+        writeln!(out, "    id {}, type {}{object}", text(&element.id), text(&element.event_type))?;
+    }
+    if elements.len() > MOST_ELEMENTS {
+        writeln!(out, "    and {} more", elements.len() - MOST_ELEMENTS)?;
+    }
+    Ok(())
+}
+
+/// An answer to a handshake that brings a secret may repeat it; a terminal does not.
+fn shown_headers<'r>(reply: &'r Reply, then: &Then) -> BTreeMap<&'r str, &'r str> {
+    let hide = matches!(then, Then::StoreSecret);
+    let shown = |(name, value): &'r (String, String)| {
+        (name.as_str(), if hide { "(not shown)" } else { value.as_str() })
+    };
+    reply.headers.iter().map(shown).collect()
+}
+
+fn reply(out: &mut dyn Write, reply: &Reply, then: &Then) -> io::Result<()> {
+    writeln!(out, "  answer     {}", reply.status)?;
+    for (name, value) in shown_headers(reply, then) {
+        writeln!(out, "             {}: {}", printable(name), printable(value))?;
+    }
+    if !reply.body.is_empty() {
+        writeln!(out, "             {}", printable(&String::from_utf8_lossy(&reply.body)))?;
+    }
+    match then {
+        Then::Nothing => Ok(()),
+        Then::StoreSecret => {
+            writeln!(
+                out,
+                "  then       the secret that it brings is stored, while the source waits for one"
+            )
+        }
+        Then::Fetch(url) => writeln!(out, "  then       {} is fetched", printable(url)),
+    }
 }
 
 fn version(version: &Version) -> String {
@@ -93,6 +156,9 @@ pub(super) fn comparison(out: &mut dyn Write, comparison: &Comparison) -> io::Re
             names.join(", ")
         )?;
     }
+    for contradiction in &comparison.contradictions {
+        writeln!(out, "a mistake of the case: {contradiction}")?;
+    }
     if comparison.without_expectation > 0 {
         writeln!(out, "without an expectation: {}", cases(comparison.without_expectation))?;
     }
@@ -120,16 +186,25 @@ pub(super) fn verdicts_as_json(
 
 fn verdict_as_json(case: &Case, verdict: &Verdict) -> Value {
     let mut value = match &verdict.outcome {
-        Outcome::Accepted { key, identity } => json!({
+        Outcome::Accepted { key, identity, elements, .. } => {
+            let mut value = identity_as_json(identity);
+            value.insert("accepted".into(), Value::from(true));
+            value.insert("key".into(), Value::from(key.as_str()));
+            if let Some(elements) = elements {
+                let elements: Vec<_> = elements.iter().map(identity_as_json).collect();
+                value.insert("elements".into(), Value::from(elements));
+            }
+            Value::Object(value)
+        }
+        Outcome::Answered { reply, then, .. } => json!({
             "accepted": true,
-            "key": key,
-            "event_id": identity.id,
-            "event_id_is_signed": identity.id_is_signed,
-            "event_type": identity.event_type,
-            "object_type": identity.object_type,
-            "object_id": identity.object_id,
-            "version": identity.version.as_ref().map(version),
-            "occurred_at": identity.occurred_at.map(|time| time.to_string()),
+            "handshake": {
+                "status": reply.status,
+                "headers": shown_headers(reply, then),
+                "body": String::from_utf8_lossy(&reply.body),
+                "stores_secret": matches!(then, Then::StoreSecret),
+                "fetches": if let Then::Fetch(url) = then { Some(url) } else { None },
+            },
         }),
         Outcome::Rejected { class, code, why, next } => {
             json!({ "accepted": false, "class": class, "reason": code, "why": why, "next": next })
@@ -138,6 +213,7 @@ fn verdict_as_json(case: &Case, verdict: &Verdict) -> Value {
     let common = json!({
         "name": case.title(),
         "scheme": verdict.scheme,
+        "trust": verdict.trust.as_str(),
         "body_bytes": verdict.body_bytes,
         "body_sha256": verdict.body_sha256,
         "warnings": verdict.weak.iter().map(|(key, weakness)| format!("{key}: {weakness}")).collect::<Vec<_>>(),
@@ -146,6 +222,20 @@ fn verdict_as_json(case: &Case, verdict: &Verdict) -> Value {
         value.extend(common);
     }
     value
+}
+
+fn identity_as_json(identity: &Identity) -> Map<String, Value> {
+    let value = json!({
+        "event_id": identity.id,
+        "event_id_is_signed": identity.id_is_signed,
+        "delivery": identity.delivery,
+        "event_type": identity.event_type,
+        "object_type": identity.object_type,
+        "object_id": identity.object_id,
+        "version": identity.version.as_ref().map(version),
+        "occurred_at": identity.occurred_at.map(|time| time.to_string()),
+    });
+    if let Value::Object(value) = value { value } else { Map::new() }
 }
 
 pub(super) fn comparison_as_json(
@@ -158,6 +248,7 @@ pub(super) fn comparison_as_json(
         "compared": comparison.compared,
         "mismatches": comparison.mismatches,
         "not_covered": not_covered,
+        "contradictions": comparison.contradictions,
         "without_expectation": comparison.without_expectation,
         "problems": problems(complaints),
     });

@@ -31,7 +31,7 @@ pub(super) fn key_bytes(scheme: &Scheme, text: &str) -> Result<Zeroizing<Vec<u8>
 }
 
 /// Refuses what no scheme can mean.
-fn plain(text: &str) -> Result<(), KeyError> {
+pub(super) fn plain(text: &str) -> Result<&str, KeyError> {
     if text.trim().is_empty() {
         return Err(KeyError::Empty);
     }
@@ -42,7 +42,7 @@ fn plain(text: &str) -> Result<(), KeyError> {
         return Err(KeyError::Control);
     }
     let quoted = |mark| text.len() > 1 && text.starts_with(mark) && text.ends_with(mark);
-    if quoted('"') || quoted('\'') || quoted('`') { Err(KeyError::Quoted) } else { Ok(()) }
+    if quoted('"') || quoted('\'') || quoted('`') { Err(KeyError::Quoted) } else { Ok(text) }
 }
 
 /// Recognises keys of another kind, for the message.

@@ -93,7 +93,7 @@ impl fmt::Display for Verifier {
     }
 }
 
-fn name_in<T: PartialEq>(all: &[(&'static str, T)], wanted: T) -> &'static str {
+fn name_in<T: Copy + PartialEq>(all: &[(&'static str, T)], wanted: T) -> &'static str {
     all.iter().find(|(_, one)| *one == wanted).map_or("", |(name, _)| name)
 }
 

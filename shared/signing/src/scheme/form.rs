@@ -39,7 +39,7 @@ pub(crate) enum KeyEncoding {
     Utf8,
     Hex,
     Base64,
-    /// A public key with its algorithm (SubjectPublicKeyInfo), in base64 or PEM.
+    /// A public key with its algorithm (`SubjectPublicKeyInfo`), in base64 or PEM.
     SpkiBase64,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct SignatureFormat {
 impl SignatureFormat {
     /// Whether a secret must be shown in every element of an array.
     pub(crate) fn shows_in_every_element(&self) -> bool {
-        self.from.iter().any(|part| matches!(part, Part::EveryJson { .. }))
+        self.from.iter().any(|part| matches!(part, Part::EveryJson(_)))
     }
 }
 
@@ -107,11 +107,17 @@ pub(crate) enum BodyRule {
     Any,
     NonEmpty,
     Json,
+    /// A JSON object.
+    Object,
 }
 
 impl BodyRule {
-    pub(crate) const ALL: [(&'static str, Self); 3] =
-        [("any", Self::Any), ("nonempty", Self::NonEmpty), ("json", Self::Json)];
+    pub(crate) const ALL: [(&'static str, Self); 4] = [
+        ("any", Self::Any),
+        ("nonempty", Self::NonEmpty),
+        ("json", Self::Json),
+        ("object", Self::Object),
+    ];
 }
 
 /// What a provider takes for "received".

@@ -6,6 +6,7 @@ use http::HeaderName;
 use serde_json::Value;
 
 use super::algorithm::Proof;
+use super::handshake::handshakes;
 use super::published::{IdForm, check_url};
 use super::reader::Reader;
 use super::rules::{Whole, check};
@@ -52,12 +53,13 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
     let require_with = headers_by_name(&mut reader, "require_with");
     let require_equal = texts_by_header(&mut reader, "require_equal");
     let sample = texts_by_header(&mut reader, "sample");
-    let identity = reader.within("identity", identity).unwrap_or_default();
+    let identity = reader.within("identity", |r| rules(r, Spot::Identity)).unwrap_or_default();
     let batch = pointer(&mut reader, "batch", true);
-    let element = reader.within("element", identity_of_element);
+    let element = reader.within("element", |r| rules(r, Spot::Element));
     let config: BTreeMap<String, String> = reader.texts_by_name("config").into_iter().collect();
     let acknowledge = reader.within("acknowledge", acknowledge).unwrap_or_default();
-    let handshakes = reader.tables("handshake");
+    // whatever a handshake signs has no brace
+    let handshakes = handshakes(&mut reader, body == BodyRule::Object, proof);
     let whole = Whole {
         written,
         proof,
@@ -70,8 +72,9 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
         is_batch: batch.is_some(),
     };
     check(&mut reader, &whole);
-    let (request, rules) = split(identity, element.clone(), batch.is_some());
-    let (request_signed, element_signed) = (whole.signs_id(&request), whole.signs_id(&rules));
+    let (request, element_rules) = split(identity, element.clone(), batch.is_some());
+    let (request_signed, element_signed) =
+        (whole.signs_id(&request), whole.signs_id(&element_rules));
     reader.finish();
     match proof {
         Some(proof) if problems.is_empty() => Ok(Scheme {
@@ -89,8 +92,9 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
             require_with,
             require_equal,
             identity: IdentityRules { id_is_signed: request_signed, ..request },
-            batch: batch
-                .map(|pointer| (pointer, IdentityRules { id_is_signed: element_signed, ..rules })),
+            batch: batch.map(|pointer| {
+                (pointer, IdentityRules { id_is_signed: element_signed, ..element_rules })
+            }),
             config,
             sample,
             acknowledge,
@@ -137,14 +141,12 @@ fn split(
     match element {
         Some(element) => (identity, element),
         None if is_batch => {
-            let reads_json = |template: &Template| {
-                template.parts().iter().any(|part| matches!(part, Part::Json(_)))
-            };
+            let json = |part: &Part| matches!(part, Part::Json(_) | Part::EveryJson(_));
+            let reads_json = |template: &Template| template.parts().iter().any(json);
+            let plain = |part: &Part| matches!(part, Part::Literal(_) | Part::Config(_));
             let only_json = |template: &Template| {
-                let json = |part: &Part| {
-                    matches!(part, Part::Json(_) | Part::Literal(_) | Part::Config(_))
-                };
-                reads_json(template) && template.parts().iter().all(json)
+                reads_json(template)
+                    && template.parts().iter().all(|part| json(part) || plain(part))
             };
             let delivery = identity.delivery.clone();
             let request = identity.keep(|template| !reads_json(template));
@@ -251,7 +253,11 @@ fn signature(reader: &mut Reader<'_>) -> Option<SignatureFormat> {
 
 /// Where signatures stand: one place of any kind, or several headers.
 fn places(reader: &mut Reader<'_>, key: &str) -> Vec<Part> {
+    let is_there = reader.has(key);
     let texts = reader.texts(key);
+    if texts.is_empty() && is_there && !reader.is_wrong(key) {
+        reader.problem(key, "must be at least one {header:..}");
+    }
     if texts.len() > MOST_PLACES {
         reader.problem(key, format!("has more than {MOST_PLACES} places"));
     }
@@ -289,24 +295,13 @@ fn acknowledge(reader: &mut Reader<'_>) -> Acknowledge {
     Acknowledge { status, body, content_type }
 }
 
-fn identity(reader: &mut Reader<'_>) -> IdentityRules {
-    IdentityRules {
-        delivery: lookup(reader, "delivery", Spot::Identity),
-        ..names(reader, Spot::Identity)
-    }
-}
-
-fn identity_of_element(reader: &mut Reader<'_>) -> IdentityRules {
-    names(reader, Spot::Element)
-}
-
-fn names(reader: &mut Reader<'_>, spot: Spot) -> IdentityRules {
+fn rules(reader: &mut Reader<'_>, spot: Spot) -> IdentityRules {
     let kind =
         |r: &mut Reader<'_>| r.choice("kind", &VersionKind::ALL).unwrap_or(VersionKind::Number);
     IdentityRules {
         id: lookup(reader, "id", spot),
         id_is_signed: false,
-        delivery: Lookup::default(),
+        delivery: lookup(reader, "delivery", spot),
         event_type: lookup(reader, "type", spot),
         object_type: lookup(reader, "object_type", spot),
         object_id: lookup(reader, "object_id", spot),
@@ -364,9 +359,12 @@ impl Spot {
             | Part::PathQuery
             | Part::SignedHeaders(_)
             | Part::Secret => self == Self::Signed,
-            Part::BodySha256 | Part::Form(_) | Part::HasForm(_) => self == Self::Identity,
+            Part::BodySha256 | Part::Received | Part::Form(_) | Part::HasForm(_) => {
+                self == Self::Identity
+            }
             Part::Pair(_) => self == Self::Timestamp,
-            Part::EveryJson { .. } | Part::PathSecret => self == Self::Signature,
+            Part::EveryJson(_) => matches!(self, Self::Signature | Self::Identity | Self::Element),
+            Part::PathSecret => self == Self::Signature,
             Part::Header(_) => self != Self::Element,
             Part::Json(_) => self != Self::KeyId,
         }
@@ -383,7 +381,7 @@ impl Spot {
             }
             Self::Timestamp => "exactly one {header:..}, {pair:..} or {json:/..}",
             Self::Identity => {
-                "{header:..}, {json:/..}, {form:..}, {has-form:..}, {body-sha256} and {config:..}"
+                "{header:..}, {json:/..}, {form:..}, {has-form:..}, {body-sha256}, {received} and {config:..}"
             }
             Self::Element => "{json:/..} and {config:..}",
             Self::KeyId => "exactly one {header:..}",

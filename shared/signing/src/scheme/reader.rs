@@ -25,12 +25,19 @@ impl Problems {
 }
 
 impl fmt::Display for Problem {
+    /// One line that a terminal can show: what was written in the scheme is repeated, so control characters are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.at.is_empty() {
-            f.write_str(&self.what)
-        } else {
-            write!(f, "{}: {}", self.at, self.what)
+        let colon = if self.at.is_empty() { "" } else { ": " };
+        for part in [self.at.as_str(), colon, self.what.as_str()] {
+            for shown in part.chars() {
+                if shown.is_control() {
+                    write!(f, "{}", shown.escape_debug())?;
+                } else {
+                    write!(f, "{shown}")?;
+                }
+            }
         }
+        Ok(())
     }
 }
 
@@ -149,8 +156,49 @@ impl<'p> Reader<'p> {
         }
     }
 
+    /// Goes into each table of a list, and reports what it leaves unread.
+    pub(super) fn each<T>(
+        &mut self,
+        key: &str,
+        read: impl Fn(&mut Reader<'_>) -> Option<T>,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        for (index, table) in self.tables(key).into_iter().enumerate() {
+            let at = path(&self.at, &format!("{key}[{index}]"));
+            let mut inner = Reader::new(&at, table, self.problems);
+            all.extend(read(&mut inner));
+            inner.finish();
+        }
+        all
+    }
+
+    /// A text, or a whole number.
+    pub(super) fn text_or_number(&mut self, key: &str) -> Option<Result<String, i64>> {
+        let value = self.take(key)?;
+        match (&value, value.as_i64()) {
+            (Value::String(text), _) => Some(Ok(text.clone())),
+            (_, Some(number)) => Some(Err(number)),
+            _ => {
+                self.problem(key, "must be text in quotes, or a whole number");
+                None
+            }
+        }
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn count(&mut self, key: &str, range: RangeInclusive<usize>) -> Option<usize> {
+        let value = self.take(key)?;
+        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
+        let valid = count.filter(|count| range.contains(count));
+        if valid.is_none() {
+            let (least, most) = (range.start(), range.end());
+            self.problem(key, format!("must be a whole number from {least} to {most}"));
+        }
+        valid
+    }
+
     /// A list of tables.
-    pub(super) fn tables(&mut self, key: &str) -> Vec<Map<String, Value>> {
+    fn tables(&mut self, key: &str) -> Vec<Map<String, Value>> {
         let tables = match self.take(key) {
             None => return Vec::new(),
             Some(Value::Array(values)) => values

@@ -32,9 +32,11 @@ impl Whole<'_> {
         };
         let covers = |part: &Part| match part {
             Part::Literal(_) | Part::Config(_) => true,
-            Part::Json(_) | Part::BodySha256 | Part::Form(_) | Part::HasForm(_) => {
-                covered || self.signs(part)
-            }
+            Part::Json(_)
+            | Part::EveryJson(_)
+            | Part::BodySha256
+            | Part::Form(_)
+            | Part::HasForm(_) => covered || self.signs(part),
             _ => self.signs(part),
         };
         let signs = !matches!(self.proof, Some(Proof::Algorithm(algorithm)) if !algorithm.signs());
@@ -207,7 +209,7 @@ fn places(reader: &mut Reader<'_>, whole: &Whole<'_>) {
         );
     }
     let Some(Proof::Algorithm(algorithm)) = whole.proof else { return };
-    let shows = |part: &Part| matches!(part, Part::EveryJson { .. } | Part::PathSecret);
+    let shows = |part: &Part| matches!(part, Part::EveryJson(_) | Part::PathSecret);
     if algorithm != Algorithm::Token && signature.from.iter().any(shows) {
         reader.problem("signature.from", "{json:/../*/..} and {path-secret} are for `token`; a signature is one {header:..} or {json:/..}");
     }
@@ -215,8 +217,8 @@ fn places(reader: &mut Reader<'_>, whole: &Whole<'_>) {
     if signature.from.contains(&Part::PathSecret) && is_pairs {
         reader.problem("signature.pairs", "an address has no pairs; remove it");
     }
-    let in_body = |part: &Part| matches!(part, Part::Json(_));
-    if algorithm.signs() && whole.signs(&Part::Body) && signature.from.iter().any(in_body) {
+    let in_body = matches!(signature.from.as_slice(), [Part::Json(_)]);
+    if algorithm.signs() && whole.signs(&Part::Body) && in_body {
         reader.problem("signature.from", "stands inside the body that it signs, which no sender can make; sign parts of the body with `body_unsigned = true`");
     }
 }

@@ -28,11 +28,9 @@ pub(crate) enum Part {
     /// The headers that a header lists, `name:value` joined by `;`.
     SignedHeaders(HeaderName),
     Json(Pointer),
-    /// The same value in every element of an array.
-    EveryJson {
-        array: Pointer,
-        value: Pointer,
-    },
+    /// A value that every element of an array has: the pointers to arrays, each from within an element of the one before, and
+    /// the pointer to the value.
+    EveryJson(Vec<Pointer>),
     /// A field of a body that is a form.
     Form(String),
     /// Nothing, if the form has that field; otherwise the template is incomplete.
@@ -40,6 +38,8 @@ pub(crate) enum Part {
     /// A field of the signature header.
     Pair(String),
     Config(String),
+    /// When we were given the request, in milliseconds: for what has no name of its own.
+    Received,
     /// The key itself, for plain hashes.
     Secret,
     /// The last segment of a secret address.
@@ -105,6 +105,7 @@ fn part(name: &str) -> Result<Part, String> {
             "method" => Ok(Part::Method),
             "url" => Ok(Part::Url(Spelling::AsSent)),
             "path-query" => Ok(Part::PathQuery),
+            "received" => Ok(Part::Received),
             "secret" => Ok(Part::Secret),
             "path-secret" => Ok(Part::PathSecret),
             _ => Err(unknown(name)),
@@ -112,13 +113,9 @@ fn part(name: &str) -> Result<Part, String> {
         Some(("url", "hubspot")) => Ok(Part::Url(Spelling::HubSpot)),
         Some(("header", names)) => header_names(names).map(Part::Header),
         Some(("signed-headers", name)) => header_name(name).map(Part::SignedHeaders),
-        Some(("json", pointer)) => match pointer.split_once("/*") {
-            Some((array, value)) => Ok(Part::EveryJson {
-                array: Pointer::parse_or_whole(array).ok_or_else(|| no_pointer(array))?,
-                value: Pointer::parse(value).ok_or_else(|| no_pointer(value))?,
-            }),
-            None => Pointer::parse(pointer).map(Part::Json).ok_or_else(|| no_pointer(pointer)),
-        },
+        Some(("json", pointer)) => json(pointer).ok_or_else(|| {
+            format!("`{pointer}` is not a JSON pointer; it starts with a slash, as in `/data/id`")
+        }),
         Some(("form", field)) if !field.is_empty() => Ok(Part::Form(field.into())),
         Some(("has-form", field)) if !field.is_empty() => Ok(Part::HasForm(field.into())),
         Some(("pair", field)) if !field.is_empty() => Ok(Part::Pair(field.into())),
@@ -127,15 +124,27 @@ fn part(name: &str) -> Result<Part, String> {
     }
 }
 
-fn no_pointer(text: &str) -> String {
-    format!("`{text}` is not a JSON pointer; it starts with a slash, as in `/data/id`")
+/// A pointer in which a step `*` stands for every element of an array.
+fn json(text: &str) -> Option<Part> {
+    let starred = format!("{text}/");
+    let mut pieces: Vec<&str> = starred.split("/*/").collect();
+    let last = pieces.pop()?.strip_suffix('/')?;
+    if pieces.is_empty() {
+        return Pointer::parse(last).map(Part::Json);
+    }
+    let arrays = pieces.iter().enumerate().map(|(at, piece)| match at {
+        0 => Pointer::parse_or_whole(piece),
+        _ => Pointer::parse_or_whole(&format!("/{piece}")),
+    });
+    let value = Pointer::parse(&format!("/{last}"));
+    arrays.chain([value]).collect::<Option<_>>().map(Part::EveryJson)
 }
 
 fn unknown(name: &str) -> String {
     format!(
         "`{{{name}}}` is unknown; there are {{body}}, {{body-sha256}}, {{ts}}, {{method}}, {{url}}, {{url:hubspot}}, \
          {{path-query}}, {{header:name}}, {{signed-headers:name}}, {{json:/pointer}}, {{form:field}}, {{has-form:field}}, \
-         {{pair:field}}, {{config:name}}, {{secret}}, {{path-secret}}"
+         {{pair:field}}, {{config:name}}, {{received}}, {{secret}}, {{path-secret}}"
     )
 }
 
@@ -166,12 +175,14 @@ mod tests {
         assert_eq!(parse("{{{method}}}"), [literal("{"), Part::Method, literal("}")]);
         assert_eq!(parse("{url}{url:hubspot}").len(), 2);
         assert_eq!(parse("{signed-headers:X-Signed}"), [Part::SignedHeaders(name("x-signed"))]);
-        let every = |array: &str, value: &str| Part::EveryJson {
-            array: Pointer::parse_or_whole(array).unwrap(),
-            value: Pointer::parse(value).unwrap(),
+        let every = |pointers: &[&str]| {
+            let pointers = pointers.iter().map(|text| Pointer::parse_or_whole(text).unwrap());
+            Part::EveryJson(pointers.collect())
         };
-        assert_eq!(parse("{json:/value/*/clientState}"), [every("/value", "/clientState")]);
-        assert_eq!(parse("{json:/*/clientState}"), [every("", "/clientState")]);
+        assert_eq!(parse("{json:/value/*/clientState}"), [every(&["/value", "/clientState"])]);
+        assert_eq!(parse("{json:/*/clientState}"), [every(&["", "/clientState"])]);
+        assert_eq!(parse("{json:/a/*/b/c/*/d}"), [every(&["/a", "/b/c", "/d"])]);
+        assert_eq!(parse("{json:/a/*b/c*}"), [Part::Json(Pointer::parse("/a/*b/c*").unwrap())]);
         assert_eq!(parse(""), []);
     }
 
@@ -187,6 +198,7 @@ mod tests {
             "{json:id}",
             "{json:}",
             "{json:/a/*}",
+            "{json:*/a}",
             "{json:a/*/b}",
             "{url:other}",
             "{signed-headers:a b}",
