@@ -253,6 +253,7 @@ async fn check_secrets_fit<P: Ports>(
     let secrets = api.secrets.of(&source.name).await?;
     let fits = |secret: &SourceSecret| {
         !is_over(secret.expires_at, now)
+            && !proof.is_of_handshakes(&secret.id)
             && proof.fault_of(&secret.id, &Secret::new(secret.text.expose())).is_none()
     };
     let waits = proof.waits() && source.awaits_secret_until.is_some_and(|until| until > now);

@@ -205,8 +205,8 @@ fn every_option_of_a_new_source_is_asked_for() {
         json!({"scheme": {"preset": "asana"}, "handler": mirror, "awaits_secret_hours": 48}),
     );
     check(
-        &["--scheme", "sns", "--mirror", "--no-secret"],
-        json!({"scheme": {"preset": "sns"}, "handler": mirror}),
+        &["--scheme", "aws_sns", "--mirror", "--no-secret"],
+        json!({"scheme": {"preset": "aws_sns"}, "handler": mirror}),
     );
     check(
         &["--mail-slot", "path", "--mirror"],

@@ -3,7 +3,7 @@
 //! What is here decides with the pure rules of `domain` and acts through its ports; it knows no AWS, reads no clock, and
 //! never answers for more than the row that is in the table.
 //!
-//! Reading order: [`incoming`] is what may come in at all; [`accept`] puts it into the inbox; [`body`] is how its bytes
+//! Reading order: [`scheme`] is how a source's requests prove themselves; [`incoming`] is what may come in at all; [`accept`] puts it into the inbox; [`body`] is how its bytes
 //! are kept and read back. [`fanout`] is how one outgoing event becomes its deliveries; [`payload`] is how the bytes of
 //! an outgoing event are kept and read back.
 
@@ -12,3 +12,4 @@ pub mod body;
 pub mod fanout;
 pub mod incoming;
 pub mod payload;
+pub mod scheme;

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use domain::source::{Dedupe, SchemeChoice, Source};
-use serde_json::{Map, Value, json};
-use signing::{Key, Scheme, Secret, Trust};
+use flow::scheme::{self, NoScheme};
+use serde_json::Value;
+use signing::{Key, Scheme, Secret, Trust, scheme::Verifier};
 
 use super::view::Verification;
 use crate::problem::Findings;
@@ -71,34 +72,15 @@ impl Proof {
         choice: &SchemeChoice,
         config: &BTreeMap<String, String>,
     ) -> Result<Self, Vec<(String, String)>> {
-        let (mut value, field) = match choice {
-            SchemeChoice::Preset(name) if !signing::preset_names().any(|known| known == name) => {
-                let known: Vec<_> = signing::preset_names().collect();
-                let problem = format!(
-                    "no such scheme ships; there are {}; or describe one of your own under `scheme.own`",
-                    known.join(", ")
-                );
-                return Err(vec![("scheme.preset".to_owned(), problem)]);
+        let scheme = scheme::chosen(choice, config).map_err(|none| match none {
+            NoScheme::Unknown(name) => vec![("scheme.preset".to_owned(), unknown(&name))],
+            NoScheme::Bad(problems) => {
+                let path = |at: &str| match at {
+                    "" => "scheme.own".to_owned(),
+                    at => format!("scheme.own.{at}"),
+                };
+                problems.0.into_iter().map(|one| (path(&one.at), one.what)).collect()
             }
-            SchemeChoice::Preset(name) => (json!({ "like": name }), "scheme"),
-            SchemeChoice::Own(value) => (value.clone(), "scheme.own"),
-        };
-        if let Some(scheme) = value.as_object_mut()
-            && !config.is_empty()
-        {
-            let own = scheme.entry("config").or_insert_with(|| Value::Object(Map::new()));
-            if let Some(own) = own.as_object_mut() {
-                own.extend(config.iter().map(|(name, value)| (name.clone(), value.clone().into())));
-            }
-        }
-        let scheme = Scheme::from_value(value).map_err(|problems| {
-            let path =
-                |at: &str| if at.is_empty() { field.to_owned() } else { format!("{field}.{at}") };
-            problems
-                .0
-                .into_iter()
-                .map(|problem| (path(&problem.at), problem.what))
-                .collect::<Vec<_>>()
         })?;
         let form = serde_json::to_value(&scheme).unwrap_or_default();
         Ok(Self { scheme, form })
@@ -121,24 +103,24 @@ impl Proof {
 
     /// Whether the provider brings the secret, or wants to be confirmed, while somebody expects it.
     pub(super) fn waits(&self) -> bool {
-        self.handshakes().any(|handshake| handshake.get("only_waiting") == Some(&Value::Bool(true)))
-            || self.learns()
+        let handshakes = self.form.get("handshake").and_then(Value::as_array).into_iter().flatten();
+        let is_waiting =
+            |handshake: &Value| handshake.get("only_waiting") == Some(&Value::Bool(true));
+        self.scheme.learns_its_secret() || handshakes.into_iter().any(is_waiting)
     }
 
-    /// Whether the provider brings the secret.
-    pub(super) fn learns(&self) -> bool {
-        self.handshakes().any(|handshake| handshake.get("learn").is_some())
-    }
-
-    fn handshakes(&self) -> impl Iterator<Item = &Value> {
-        self.form.get("handshake").and_then(Value::as_array).into_iter().flatten()
+    /// Whether a secret only serves handshakes: it verifies no event, and its id is the scheme's.
+    pub(super) fn is_of_handshakes(&self, id: &str) -> bool {
+        self.scheme.secrets_of_handshakes().any(|of| of == id)
     }
 
     /// What is wrong with a secret, in words that hold no part of it; `None`: it can be set.
     pub(super) fn fault_of(&self, id: &str, secret: &Secret) -> Option<String> {
-        // What a source has beside published keys is a credential for fetching them.
-        let credential = self.scheme.lookup().and_then(|_| Scheme::preset("generic"));
-        let key = match Key::parse(credential.as_ref().unwrap_or(&self.scheme), id, secret) {
+        // What a source has beside published keys is a credential for fetching them; what serves handshakes only is a
+        // word that both sides know. Neither is written as the scheme has its keys.
+        let is_word = self.scheme.lookup().is_some() || self.is_of_handshakes(id);
+        let plain = is_word.then(|| Scheme::preset("generic")).flatten();
+        let key = match Key::parse(plain.as_ref().unwrap_or(&self.scheme), id, secret) {
             Ok(key) => key,
             Err(error) => return Some(error.to_string()),
         };
@@ -181,10 +163,16 @@ impl Proof {
             )
         });
         let key = match (scheme.trust(), dedupe, scheme.signs_id()) {
+            _ if scheme.counts_every_request() => {
+                "every request counts as an event of its own, because the provider sends the same bytes for every change: a repeated one is acted on again"
+            }
             (Trust::Token | Trust::None, ..) => {
                 "nothing is signed: whoever sees one request can send others"
             }
             (_, Dedupe::Content, _) => "the same signed content is taken once",
+            (_, Dedupe::Id, _) if !scheme.has_id() => {
+                "the provider gives its events no id; a hash of the content stands in for it, and the same content is taken once"
+            }
             (_, Dedupe::Id, true) => "the id is signed, and taken once",
             (_, Dedupe::Id, false) => {
                 "the id is not signed: whoever has one request can send it again under other ids; dedupe by content stands against that"
@@ -192,4 +180,21 @@ impl Proof {
         };
         time.into_iter().chain([key.to_owned()]).collect::<Vec<_>>().join("; ")
     }
+}
+
+/// That no such scheme ships, with those that may be meant: there are too many to list them all.
+fn unknown(name: &str) -> String {
+    let begin: String = name.chars().take(2).collect();
+    let is_near = |known: &&str| {
+        !begin.is_empty()
+            && (known.starts_with(&begin) || known.contains(name) || name.contains(known))
+    };
+    let near: Vec<_> = signing::preset_names().filter(is_near).collect();
+    let meant = match near.as_slice() {
+        [] => String::new(),
+        near => format!(" (perhaps {})", near.join(", ")),
+    };
+    format!(
+        "no such scheme ships{meant}; `postern schemes` lists those that do; or describe one of your own under `scheme.own`"
+    )
 }

@@ -139,12 +139,22 @@ pub async fn add<P: Ports>(
     let subject = format!("{name}#{}", secret.id);
     api.audit(OF_THE_DEPLOYMENT, actor, "source.add_secret", &subject, now).await?;
     let end = now.checked_add(overlap).unwrap_or(Timestamp::MAX);
-    match api.secrets.add(&source.name, &secret, Some(end)).await? {
-        Changed::IdTaken => {
-            let detail = "Another secret of this source has this id. Choose another id; nothing was changed.";
-            return Err(Problem::conflict("id-taken", detail));
+    let serves_handshakes = |id: &str| proof.is_of_handshakes(id);
+    let is_apart =
+        there.iter().any(|other| serves_handshakes(&other.id)) || serves_handshakes(&secret.id);
+    // A new secret takes the place of those that did the same.
+    let others_end = (!is_apart).then_some(end);
+    if api.secrets.add(&source.name, &secret, others_end).await? == Changed::IdTaken {
+        let detail =
+            "Another secret of this source has this id. Choose another id; nothing was changed.";
+        return Err(Problem::conflict("id-taken", detail));
+    }
+    if is_apart && !serves_handshakes(&secret.id) {
+        let others =
+            there.iter().filter(|other| other.id != secret.id && !serves_handshakes(&other.id));
+        for other in others.filter(|other| other.expires_at.is_none_or(|earlier| earlier > end)) {
+            api.secrets.expire(&source.name, &other.id, Some(end)).await?;
         }
-        Changed::Yes | Changed::NoSuchId => {}
     }
     let addresses = Addresses::of(&api.limits.ingress_url, &source.name, &proof, &[secret]);
     Ok((StatusCode::CREATED, axum::Json(listed(&api, &source, addresses, warnings).await?)))
@@ -163,9 +173,13 @@ pub async fn remove<P: Ports>(
     let absent = || Problem::absent("secret of this id at this source");
     let secret = there.iter().find(|secret| secret.id == id).ok_or_else(absent)?;
     let is_active = |secret: &SourceSecret| !is_over(secret.expires_at, now);
-    let others = there.iter().filter(|other| other.id != id && is_active(other)).count();
-    let needs_none = Proof::of(&source).is_ok_and(|proof| proof.is_published());
-    if is_active(secret) && others == 0 && !force && !needs_none {
+    let proof = Proof::of(&source).ok();
+    let verifies = |secret: &SourceSecret| {
+        is_active(secret) && !proof.as_ref().is_some_and(|proof| proof.is_of_handshakes(&secret.id))
+    };
+    let others = there.iter().filter(|other| other.id != id && verifies(other)).count();
+    let needs_none = proof.as_ref().is_some_and(Proof::is_published);
+    if verifies(secret) && others == 0 && !force && !needs_none {
         let detail = "This is the last secret that is accepted: without it, every request of the source is refused. \
                       Add the new one first; or say `?force=true` if that is what you want.";
         return Err(Problem::conflict("last-secret", detail));

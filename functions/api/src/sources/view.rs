@@ -259,7 +259,10 @@ pub(super) fn secret_views(
         let last = matched.get(&secret.id).copied();
         let others = secrets.iter().filter(|other| other.id != secret.id);
         let newest = others.filter_map(|other| matched.get(&other.id)).max().copied();
-        let (can_go, words) = use_of(secret.expires_at, last, newest, now);
+        let (can_go, words) = match proof.is_some_and(|proof| proof.is_of_handshakes(&secret.id)) {
+            true => (false, "serves handshakes only, and verifies no event".to_owned()),
+            false => use_of(secret.expires_at, last, newest, now),
+        };
         let hash = || Sha256Hash::of(secret.text.expose().as_bytes()).to_string();
         SecretView {
             id: secret.id.clone(),

@@ -136,7 +136,7 @@ impl NewSource {
         };
         if self.awaits_secret_hours.is_some() {
             can_wait(proof, found);
-        } else if secrets.is_empty() {
+        } else if secrets.iter().all(|secret| proof.is_of_handshakes(&secret.id)) {
             needs_secret(proof, found);
         }
         Some(secrets)
@@ -204,7 +204,7 @@ fn needs_secret(proof: &Proof, found: &mut Findings) {
     if proof.is_published() {
         return;
     }
-    let wait = if proof.learns() {
+    let wait = if proof.scheme.learns_its_secret() {
         ", or let the source wait for the one that the provider brings, with `awaits_secret_hours`"
     } else {
         ""

@@ -74,18 +74,13 @@ async fn what_a_scheme_asks_of_the_configuration_is_named_and_can_be_given() {
 }
 
 fn slot() -> Value {
-    json!({"own": {"algorithm": "token", "title": "Slot", "signature": {"from": "{path-secret}"},
-        "identity": {"type": "{json:/type}"}}})
+    json!({"preset": "mail_slot_path"})
 }
 
 /// SEC-url-token, SEC-secret-in-output
 #[tokio::test]
 async fn the_secret_of_an_address_is_made_shown_once_and_masked_ever_after() {
-    for scheme in [
-        slot(),
-        json!({"own": {"algorithm": "none", "title": "None",
-        "identity": {"type": "{json:/type}"}}}),
-    ] {
+    for scheme in [slot(), json!({"preset": "monday"})] {
         let postern = Deployment::new();
         let made = add(&postern, scheme, &json!({"secrets": null})).await;
         let secret = "07".repeat(32);
@@ -113,8 +108,7 @@ async fn the_secret_of_an_address_is_made_shown_once_and_masked_ever_after() {
 /// A source without any proof but a secret address cannot do without that either.
 #[tokio::test]
 async fn a_scheme_that_proves_nothing_still_has_a_secret() {
-    let none = json!({"own": {"algorithm": "none", "title": "None",
-        "identity": {"type": "{json:/type}"}}});
+    let none = json!({"preset": "monday"});
     let answer = add(&Deployment::new(), none.clone(), &json!({"secrets": {}})).await;
     answer.problem(422, "invalid-request");
     assert_eq!(answer.fields(), ["secrets"]);
@@ -143,6 +137,10 @@ async fn weaker_trust_is_said_in_words_wherever_a_source_is_shown() {
         .await;
     check(json!({"preset": "github"}), "signed", false, "under other ids").await;
     check(slot(), "token", true, "whoever sees one request can send others").await;
+    check(json!({"preset": "monday"}), "none", true, "whoever sees one request can send others")
+        .await;
+    check(json!({"preset": "mailgun"}), "body_unsigned", true, "").await;
+    check(json!({"preset": "asana"}), "signed", false, "no id; a hash of the content").await;
 }
 
 #[tokio::test]
@@ -169,10 +167,7 @@ async fn deduplication_by_content_is_chosen_changed_and_explained() {
 
 /// A scheme whose provider brings the secret by a handshake.
 fn bringing() -> Value {
-    json!({"own": {"like": "generic", "handshake": [{
-        "method": "POST", "when": [{"from": "{header:x-hook-secret}", "form": "token", "least": 16, "most": 128}],
-        "proof": "none", "only_waiting": true, "learn": "{header:x-hook-secret}", "reply": {"status": 200},
-    }]}})
+    json!({"preset": "asana"})
 }
 
 #[tokio::test]
@@ -216,4 +211,33 @@ async fn adding_a_waiting_source_that_died_half_way_can_be_repeated_later() {
     let made = add(&postern, bringing(), &waits).await.good(201);
     assert_eq!(made["awaits_secret_until"], at(86_400).to_string());
     add(&postern, bringing(), &waits).await.problem(409, "name-taken");
+}
+
+#[tokio::test]
+async fn a_provider_that_publishes_its_keys_needs_no_secret() {
+    for preset in ["aws_sns", "paypal", "circle"] {
+        let config = json!({"secrets": null, "config": {"webhook_id": "WH-1"}});
+        let config = if preset == "paypal" { config } else { json!({"secrets": null}) };
+        let made = add(&Deployment::new(), json!({"preset": preset}), &config).await.good(201);
+        assert_eq!(made["secrets"], json!([]), "{preset}");
+    }
+    let plaid =
+        add(&Deployment::new(), json!({"preset": "plaid"}), &json!({"secrets": null})).await;
+    plaid.problem(422, "invalid-request");
+    assert_eq!(plaid.fields(), ["secrets"]);
+}
+
+/// Whoever can choose a preset can make a source of it, if he gives what it asks for.
+#[tokio::test]
+async fn every_preset_can_become_a_source_or_says_what_it_needs() {
+    for preset in signing::preset_names() {
+        let answer =
+            add(&Deployment::new(), json!({"preset": preset}), &json!({"secrets": null})).await;
+        if answer.status.as_u16() != 201 {
+            answer.problem(422, "invalid-request");
+            let fields = answer.fields();
+            let known = |field: &String| field == "secrets" || field.starts_with("config.");
+            assert!(fields.iter().all(known), "{preset}: {}", answer.text);
+        }
+    }
 }

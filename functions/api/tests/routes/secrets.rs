@@ -240,3 +240,43 @@ async fn a_secret_that_cannot_be_used_is_still_listed() {
     assert!(!listed.text.contains("CANARY"), "{}", listed.text);
     assert_eq!(listed.good(200)["secrets"][0]["id"], "odd");
 }
+
+/// A secret that serves handshakes only stays when the one that verifies events changes, and the other way round.
+#[tokio::test]
+async fn the_word_of_a_handshake_is_apart_from_what_verifies_events() {
+    let postern = Deployment::new();
+    let mut meta = source("meta");
+    meta["scheme"] = json!({"preset": "meta"});
+    meta["secrets"] = json!({"verify_token": "a-word-of-our-own-choice"});
+    let answer = postern.post("/v1/sources", &meta).await;
+    answer.problem(422, "invalid-request");
+    assert_eq!(answer.fields(), ["secrets"]);
+    meta["secrets"]["1"] = json!("0123456789abcdef0123456789abcdef");
+    postern.post("/v1/sources", &meta).await.good(201);
+
+    let path = "/v1/sources/meta/secrets";
+    let ends = async || -> Vec<(String, Option<Timestamp>)> {
+        let all = postern.0.secrets.of(&"meta".parse().unwrap()).await.unwrap();
+        let mut ends: Vec<_> =
+            all.into_iter().map(|secret| (secret.id, secret.expires_at)).collect();
+        ends.sort();
+        ends
+    };
+    let new =
+        json!({"id": "2", "secret": "fedcba9876543210fedcba9876543210", "expire_others_in": 60});
+    // The second call finds what the first one, which died, left.
+    postern.0.secrets.chaos.on("secrets.expire", When::Before, Fault::Unavailable);
+    postern.post(path, &new).await.problem(503, "unavailable");
+    postern.0.secrets.chaos.heal();
+    postern.post(path, &new).await.good(201);
+    let word = ("verify_token".to_owned(), None);
+    let expected = [("1".to_owned(), Some(at(60))), ("2".to_owned(), None), word.clone()];
+    assert_eq!(ends().await, expected);
+    postern.delete(&format!("{path}/1")).await.good(200);
+    postern.delete(&format!("{path}/2")).await.problem(409, "last-secret");
+    postern.delete(&format!("{path}/verify_token")).await.good(200);
+    let word_again = json!({"id": "verify_token", "secret": "another-word-of-our-choice"});
+    let list = postern.post(path, &word_again).await.good(201);
+    assert_eq!(ends().await, [("2".to_owned(), None), word]);
+    assert_eq!(list["secrets"][0]["words"], "serves handshakes only, and verifies no event");
+}

@@ -143,7 +143,11 @@ async fn schemes_that_cannot_work_are_refused_with_what_there_is() {
         let detail = answer.problem(422, "invalid-request");
         assert!(detail.contains(says), "{detail}");
     };
-    check(json!({"preset": "strpe"}), "there are circleci").await;
+    check(json!({"preset": "strpe"}), "perhaps standard_webhooks, standard_webhooks_v1a, stripe)")
+        .await;
+    check(json!({"preset": "sns"}), "perhaps aws_sns").await;
+    check(json!({"preset": "\u{1b}"}), "no such scheme ships; `postern schemes`").await;
+    check(json!({"preset": ""}), "no such scheme ships; `postern schemes`").await;
     check(json!({"own": {"like": "stripe", "tolerence": 5}}), "tolerence").await;
     check(json!({"own": 5}), "scheme.own").await;
     check(json!({"prest": "stripe"}), "unknown variant `prest`").await;
