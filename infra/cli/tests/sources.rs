@@ -291,7 +291,7 @@ fn a_person_at_a_terminal_is_asked_and_nothing_of_the_answer_is_shown() {
     let slave = File::from(terminal.slave);
     command.stdin(Stdio::from(slave.try_clone().unwrap()));
     command.stderr(Stdio::from(slave.try_clone().unwrap()));
-    let child = command.spawn().unwrap();
+    let mut child = command.spawn().unwrap();
     // The command's, too, keep it open.
     drop((command, slave));
     let mut shown = Vec::new();
@@ -301,8 +301,14 @@ fn a_person_at_a_terminal_is_asked_and_nothing_of_the_answer_is_shown() {
         shown.push(byte[0]);
     }
     // It asks before it silences the terminal, which then forgets what was typed too early.
-    while !is_silent(&person) {
+    let silent = (0..5_000_000).any(|_| {
         std::thread::yield_now();
+        is_silent(&person)
+    });
+    if !silent {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        panic!("what is typed is shown");
     }
     person.write_all(b"whsec_CANARY\n").unwrap();
     let ended = child.wait_with_output().unwrap();

@@ -94,11 +94,9 @@ impl Proof {
 
     /// Whether the provider publishes the keys, so that a source needs no secret.
     pub(super) fn is_published(&self) -> bool {
-        self.scheme.lookup().is_some()
-            || matches!(
-                self.form.pointer("/verifier").and_then(Value::as_str),
-                Some("sns" | "paypal")
-            )
+        // Plaid publishes its keys, too, but only to those who say who they are: that is the secret.
+        let by_code = matches!(self.scheme.verifier(), Some(Verifier::Sns | Verifier::PayPal));
+        self.scheme.lookup().is_some() || by_code
     }
 
     /// Whether the provider brings the secret, or wants to be confirmed, while somebody expects it.
