@@ -68,7 +68,9 @@ impl Configure for RegistryTable {
             None => return Ok(false),
         };
         change = match item.get("awaits_until") {
-            Some(until) => change.when("#awaits_until = :old_until", [("old_until", until.clone())]),
+            Some(until) => {
+                change.when("#awaits_until = :old_until", [("old_until", until.clone())])
+            }
             None => change.when("attribute_not_exists(#awaits_until)", []),
         };
         Ok(matches!(table.update(key, &change).await?, Write::Done(_)))

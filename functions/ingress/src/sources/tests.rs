@@ -1,6 +1,10 @@
 //! How long a source is believed, and what happens when it cannot be asked for.
 
-use domain::{ports::SourceSecret, secret::SecretText, source::{Handler, SchemeChoice}};
+use domain::{
+    ports::SourceSecret,
+    secret::SecretText,
+    source::{Handler, SchemeChoice},
+};
 use testkit::{
     chaos::{Fault, When},
     memory::{MemorySecrets, Store},
