@@ -47,7 +47,7 @@ fn one_preset_is_shown_whole() {
       id         none; a hash of the body stands in for it
       replay     no age is refused: only deduplication stands against it
       events     many in one request
-      handshake  GET {query:hub.mode}=subscribe {query:hub.challenge} {query:hub.verify_token}, with the secret verify_token
+      handshake  GET {query:hub.mode}=subscribe {query:hub.challenge}, with the secret verify_token
       secret     verify_token is for the handshake
       answer     200
     "#);

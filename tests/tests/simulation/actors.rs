@@ -19,8 +19,13 @@ use flow::{
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
 use rand::{RngExt as _, rngs::StdRng};
-use signing::{Request, sign::Outgoing};
-use sweeper::Sweeper;
+use signing::{Request, lookup::Call, sign::Outgoing};
+use sweeper::{
+    Sweeper,
+    errands::Errands,
+    provider::{Answered, NoAnswer, Provider},
+};
+use testkit::memory::MemorySecrets;
 use worker::{
     Received, Worker,
     handlers::{self, Event},
@@ -270,6 +275,15 @@ pub(crate) fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w
     })
 }
 
+/// A provider that never answers; in this world no key is fetched.
+struct Nobody;
+
+impl Provider for Nobody {
+    async fn call(&self, _: &Call) -> Result<Answered, NoAnswer> {
+        Err(NoAnswer::Late)
+    }
+}
+
 /// One sweep.
 pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::SweepFailed> {
     let store = &world.sim.store;
@@ -281,6 +295,7 @@ pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::Swee
         registry: store,
         inbound: &world.inbound,
         wake: &world.wake,
+        errands: Errands { secrets: &MemorySecrets::default(), provider: &Nobody },
         cache: &world.cache,
         rules: RULES,
         metrics: &world.metrics,

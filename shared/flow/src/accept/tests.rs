@@ -10,7 +10,7 @@ use domain::{
     inbox::{Claim, Failure, Row},
     message::Message as _,
     ports::Finish,
-    source::{Handler, SchemeChoice, Source},
+    source::{Dedupe, Handler, SchemeChoice, Source},
 };
 use http::HeaderMap;
 use signing::{Identity, Key, Request, Scheme, Secret, SigningKey, sign};
@@ -45,6 +45,7 @@ struct World {
     store: Store,
     queue: MemoryQueue,
     tries: std::cell::Cell<u32>,
+    source: Source,
 }
 
 const FIRST_DUE: Duration = Duration::from_secs(120);
@@ -63,6 +64,12 @@ impl World {
             store: Store::default(),
             queue: MemoryQueue::new(Duration::from_secs(30), 16),
             tries: 0.into(),
+            source: Source::new(
+                source(),
+                SchemeChoice::Preset("standard_webhooks".to_owned()),
+                Handler::Mirror { emit_to: None },
+                at(0),
+            ),
         }
     }
 
@@ -88,9 +95,7 @@ impl World {
         let headers = sign::sign_as(&scheme, &key, &outgoing, now).unwrap();
         let request = Request { method, url, headers: &headers, body, path_secret: None };
         let verified = signing::verify(&scheme, &keys, &request, now).unwrap();
-        let handler = Handler::Mirror { emit_to: None };
-        let feed = Source::new(source(), SchemeChoice::Preset("x".to_owned()), handler, at(0));
-        self.accept(Incoming::verified(&feed, verified, &headers), now)
+        self.accept(Incoming::verified(&self.source, verified, &headers), now)
     }
 
     fn fetches(
@@ -439,4 +444,20 @@ fn texts_that_no_row_could_hold_stand_as_their_hash() {
         assert!(text.starts_with("sha256:") && text.len() == 71, "{text}");
     }
     assert_eq!(row.version, None);
+}
+
+/// ING-dedupe-key-unsigned-header: where content is the key, a new id makes no new event.
+#[test]
+fn where_content_is_the_key_the_id_is_only_kept() {
+    let mut world = World::new();
+    world.source.dedupe = Dedupe::Content;
+    world.source.same_as = Some("elsewhere".parse().unwrap());
+    for (id, expected) in [("msg_1", true), ("msg_2", false), ("msg_1", false)] {
+        let entry = world.sends(id, b"{}", at(0)).unwrap().unwrap();
+        assert_eq!(entry.accepted == Accepted::New, expected, "{id}");
+    }
+    let row = world.row();
+    let key = format!("elsewhere#sha256:{}", Sha256Hash::of(b"{}"));
+    assert_eq!(row.new.key.to_string(), key);
+    assert_eq!(row.new.delivery_id.as_deref(), Some("msg_1"));
 }
