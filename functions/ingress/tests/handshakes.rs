@@ -1,7 +1,6 @@
 //! Handshakes, as literal events of the gateway: answered in their strict shape, and never an event.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::indexing_slicing, reason = "a field that a JSON value does not have is null")]
 
 mod world;
 
