@@ -82,6 +82,39 @@ fn lines_of_code(source: &str) -> usize {
     count
 }
 
+/// Types that hold a secret.
+const SECRETS: &[&str] =
+    &["EndpointSecret", "Key", "Keyed", "Material", "Secret", "SecretText", "SigningKey"];
+
+/// Where the source of a module compares secrets with `==`, or lets others do it. Tests may.
+fn plain_comparisons(source: &str) -> Vec<String> {
+    let production = source.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let mut found = Vec::new();
+    let mut derived = "";
+    for line in production.lines().map(str::trim) {
+        let name = line
+            .split_once("struct ")
+            .or_else(|| line.split_once("enum "))
+            .map(|(_, rest)| rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default());
+        if name.is_some_and(|name| SECRETS.contains(&name)) && derived.contains("PartialEq") {
+            found.push(line.to_owned());
+        }
+        let implements = SECRETS.iter().any(|name| {
+            line.starts_with("impl PartialEq") && line.contains(&format!(" for {name} "))
+        });
+        let compares = line.contains("expose()") && (line.contains("==") || line.contains("!="));
+        if (implements || compares) && !line.starts_with("//") {
+            found.push(line.to_owned());
+        }
+        match line.starts_with("#[derive") {
+            true => derived = line,
+            false if !line.starts_with('#') && !line.starts_with("//") => derived = "",
+            false => {}
+        }
+    }
+    found
+}
+
 /// Where a text promises what nobody can keep. Saying that it is *not* promised is allowed: a "not", "no" or "never"
 /// stands shortly before.
 fn promises(text: &str) -> Vec<String> {
@@ -168,6 +201,37 @@ fn no_test_is_left_out() {
         .map(|(name, _)| name)
         .collect();
     assert!(found.is_empty(), "{found:?}: a test that does not run proves nothing");
+}
+
+/// VFY-constant-time: a digest has no type of its own; that all go through one comparison is `digest.rs`'s to keep.
+#[test]
+fn secrets_and_digests_are_compared_in_constant_time() {
+    let found: Vec<_> = rust_files()
+        .into_iter()
+        .filter(|(name, _)| !is_test_code(name))
+        .flat_map(|(name, text)| {
+            plain_comparisons(&text).into_iter().map(move |line| format!("{name}: {line}"))
+        })
+        .collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_plain_comparison_of_secrets_is_seen() {
+    for bad in [
+        "#[derive(Clone, PartialEq)]\n/// Doc.\npub struct Secret(String);",
+        "impl PartialEq for Key {",
+        "    if given.expose() == wanted {",
+    ] {
+        assert_eq!(plain_comparisons(bad).len(), 1, "{bad}");
+    }
+    for good in [
+        "#[derive(PartialEq)]\npub struct KeyId(String);\npub struct Key;",
+        "#[cfg(x)]\npub struct Secret(String);",
+        "fn a() {}\n#[cfg(test)]\nmod tests {\n    a.expose() == b\n}",
+    ] {
+        assert_eq!(plain_comparisons(good), Vec::<String>::new(), "{good}");
+    }
 }
 
 #[test]
