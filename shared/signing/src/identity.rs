@@ -56,8 +56,8 @@ pub fn identify(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Ident
 
 /// What the whole request says.
 pub(crate) fn of_request(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Identity {
-    let found = Found::look_up(scheme, &scheme.identity, Some((request, now)), request.body);
-    extract(&scheme.identity, &found)
+    let found = Found::look_up(scheme, &scheme.terms.identity, Some((request, now)), request.body);
+    extract(&scheme.terms.identity, &found)
 }
 
 /// What one element of a request says, by its own bytes alone.
