@@ -39,7 +39,7 @@ pub enum NotABatch {
 /// # Errors
 /// The body has no such array; see [`NotABatch`].
 pub fn elements<'a>(scheme: &Scheme, body: &'a [u8]) -> Result<Vec<Element<'a>>, NotABatch> {
-    let (pointer, rules) = scheme.batch.as_ref().ok_or(NotABatch::Single)?;
+    let (pointer, rules) = scheme.terms.batch.as_ref().ok_or(NotABatch::Single)?;
     let array = json::find(body, pointer).ok_or(NotABatch::NoArray)?;
     let texts = json::elements(array, MAX_ELEMENTS).map_err(|why| match why {
         NotElements::NotAnArray => NotABatch::NoArray,

@@ -71,7 +71,7 @@ pub fn answer(
     now: Timestamp,
 ) -> Option<Answer> {
     let candidates =
-        scheme.handshakes.iter().filter(|handshake| handshake.method == request.method);
+        scheme.terms.handshakes.iter().filter(|handshake| handshake.method == request.method);
     let mut candidates = candidates.peekable();
     candidates.peek()?;
     let caller = Caller { scheme, keys, seen: Seen::of(*request), waiting, now };

@@ -56,8 +56,8 @@ pub fn identify(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Ident
 
 /// What the whole request says.
 pub(crate) fn of_request(scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Identity {
-    let found = Found::look_up(scheme, &scheme.identity, Some((request, now)), request.body);
-    extract(&scheme.identity, &found)
+    let found = Found::look_up(scheme, &scheme.terms.identity, Some((request, now)), request.body);
+    extract(&scheme.terms.identity, &found)
 }
 
 /// What one element of a request says, by its own bytes alone.
@@ -113,24 +113,26 @@ impl<'a> Found<'a> {
     /// The first template that is complete and gives something usable.
     fn text(&self, lookup: &Lookup) -> Option<String> {
         lookup.from.iter().find_map(|template| {
-            let text = self.filled(template)?;
+            let filled = self.filled(template)?;
             let text = match &lookup.before {
-                Some(before) => text
-                    .split_once(before.as_str())
-                    .map_or(text.as_str(), |(start, _)| start)
-                    .to_owned(),
-                None => text,
+                Some(before) => filled.split_once(before.as_str()).map(|(start, _)| start),
+                None => None,
             };
-            (!text.trim().is_empty() && !text.chars().any(char::is_control)).then_some(text)
+            let text = text.unwrap_or(&filled);
+            (!text.trim_start().is_empty() && !text.chars().any(char::is_control))
+                .then(|| text.to_owned())
         })
     }
 
-    fn filled(&self, template: &Template) -> Option<String> {
+    fn filled<'s>(&'s self, template: &'s Template) -> Option<Cow<'s, str>> {
+        if let [part] = template.parts() {
+            return self.part(part);
+        }
         let mut text = String::new();
         for part in template.parts() {
             text.push_str(&self.part(part)?);
         }
-        Some(text)
+        Some(text.into())
     }
 
     fn part<'s>(&'s self, part: &'s Part) -> Option<Cow<'s, str>> {

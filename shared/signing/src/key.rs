@@ -89,14 +89,14 @@ impl Key {
             let material = Material::OfHandshakes(digest::sha256(text.as_bytes()));
             return Ok(Self { id, material, weakness: None });
         }
-        if scheme.key.encoding == KeyEncoding::SpkiBase64 {
+        if scheme.terms.key.encoding == KeyEncoding::SpkiBase64 {
             let algorithm = scheme.algorithm().unwrap_or(Algorithm::EcdsaP256);
             let key = PublicKey::from_spki(algorithm, secret.expose())?;
             return Ok(Self { id, material: Material::Public(key), weakness: None });
         }
         let bytes = key_bytes(scheme, secret.expose())?;
         let weakness = weakness(&bytes);
-        let material = match scheme.proof {
+        let material = match scheme.terms.proof {
             Proof::Verifier(_) => Material::Raw(bytes),
             Proof::Algorithm(algorithm) => ready(algorithm, bytes)?,
         };
@@ -109,7 +109,7 @@ impl Key {
     /// # Errors
     /// It is not a key of the scheme's algorithm, or the scheme has no such ids.
     pub fn published(scheme: &Scheme, id: &str, text: &str) -> Result<Self, KeyError> {
-        let key = match scheme.proof {
+        let key = match scheme.terms.proof {
             Proof::Verifier(verifier) => named::published(verifier, text)?,
             Proof::Algorithm(algorithm) => {
                 let lookup = scheme.lookup().ok_or(KeyError::NotPublished)?;
@@ -240,7 +240,7 @@ impl SigningKey {
                 if text.starts_with("whpk_") {
                     return Err(KeyError::PublicKey);
                 }
-                let encoding = match scheme.key.encoding {
+                let encoding = match scheme.terms.key.encoding {
                     KeyEncoding::SpkiBase64 => KeyEncoding::Base64,
                     encoding => encoding,
                 };

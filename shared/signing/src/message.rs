@@ -74,5 +74,5 @@ pub(crate) fn message<'a>(
             | Part::PathSecret => Cow::Borrowed(&[]),
         }))
     };
-    scheme.signed.parts().iter().map(piece).collect()
+    scheme.terms.signed.parts().iter().map(piece).collect()
 }

@@ -1,11 +1,17 @@
 //! The schemes that ship, and how one scheme builds on another.
 
+use std::sync::OnceLock;
+
 use serde_json::{Map, Value};
 
 use crate::scheme::{Problems, Scheme};
 
 /// Every file of the folder `presets`, sorted by name: the build script lists them.
 const PRESETS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/presets.rs"));
+
+/// What they say, in the same order, each read when somebody first asks for it.
+static SCHEMES: [OnceLock<Option<Scheme>>; PRESETS.len()] =
+    [const { OnceLock::new() }; PRESETS.len()];
 
 /// How many presets may stand on each other.
 const GENERATIONS: usize = 4;
@@ -16,11 +22,17 @@ pub fn preset_names() -> impl Iterator<Item = &'static str> {
 }
 
 pub(crate) fn load(name: &str) -> Option<Scheme> {
-    Scheme::from_value(source(name)?).ok()
+    let place = place(name)?;
+    let read = || Scheme::from_value(source(name)?).ok();
+    SCHEMES.get(place)?.get_or_init(read).clone()
+}
+
+fn place(name: &str) -> Option<usize> {
+    PRESETS.binary_search_by(|(preset, _)| preset.cmp(&name)).ok()
 }
 
 fn source(name: &str) -> Option<Value> {
-    let (name, text) = PRESETS.iter().find(|(preset, _)| *preset == name)?;
+    let (name, text) = PRESETS.get(place(name)?)?;
     let mut source: Value = toml::from_str(text).ok()?;
     source.as_object_mut()?.insert("name".into(), Value::from(*name));
     Some(source)
@@ -58,6 +70,8 @@ fn lay_over(mut base: Map<String, Value>, over: Map<String, Value>) -> Map<Strin
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::scheme::About;
 
@@ -78,6 +92,14 @@ mod tests {
             }
         }
         assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+
+    #[test]
+    fn a_preset_is_read_once_and_then_shared() {
+        let (one, other) = (load("stripe").unwrap(), load("stripe").unwrap());
+        assert!(Arc::ptr_eq(&one.terms, &other.terms));
+        assert!(load("strip").is_none() && load("").is_none());
+        assert!(preset_names().is_sorted());
     }
 
     fn missing_facts(name: &str, scheme: &Scheme) -> Vec<String> {

@@ -94,6 +94,7 @@ mod template;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -118,9 +119,14 @@ use crate::json::Pointer;
 use crate::key::KeyId;
 use crate::{named, preset};
 
-/// A checked scheme: one that has a problem cannot be made.
+/// A checked scheme: one that has a problem cannot be made. A clone costs next to nothing.
 #[derive(Clone)]
 pub struct Scheme {
+    pub(crate) terms: Arc<Terms>,
+}
+
+/// What a scheme says.
+pub(crate) struct Terms {
     source: Value,
     pub(crate) name: String,
     about: About,
@@ -203,19 +209,19 @@ impl Scheme {
     /// The preset's name, or what the scheme calls itself.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.terms.name
     }
 
     /// Title, documentation and the age of the facts.
     #[must_use]
     pub fn about(&self) -> &About {
-        &self.about
+        &self.terms.about
     }
 
     /// The one algorithm; `None` for a provider whose signatures need code.
     #[must_use]
     pub fn algorithm(&self) -> Option<Algorithm> {
-        match self.proof {
+        match self.terms.proof {
             Proof::Algorithm(algorithm) => Some(algorithm),
             Proof::Verifier(_) => None,
         }
@@ -224,7 +230,7 @@ impl Scheme {
     /// The code that verifies, for a provider that needs some.
     #[must_use]
     pub fn verifier(&self) -> Option<Verifier> {
-        match self.proof {
+        match self.terms.proof {
             Proof::Algorithm(_) => None,
             Proof::Verifier(verifier) => Some(verifier),
         }
@@ -233,10 +239,10 @@ impl Scheme {
     /// How far a verified request can be believed.
     #[must_use]
     pub fn trust(&self) -> Trust {
-        match self.proof {
+        match self.terms.proof {
             Proof::Algorithm(Algorithm::None) => Trust::None,
             Proof::Algorithm(Algorithm::Token | Algorithm::Basic) => Trust::Token,
-            _ if self.body_unsigned => Trust::BodyUnsigned,
+            _ if self.terms.body_unsigned => Trust::BodyUnsigned,
             _ => Trust::Signed,
         }
     }
@@ -244,20 +250,20 @@ impl Scheme {
     /// Whether a request carries several events; [`crate::elements`] takes them apart.
     #[must_use]
     pub fn is_batch(&self) -> bool {
-        self.batch.is_some()
+        self.terms.batch.is_some()
     }
 
     /// Where the provider publishes its keys by id, if the scheme says so. Providers that need code have theirs in
     /// [`crate::lookup`].
     #[must_use]
     pub fn lookup(&self) -> Option<&KeyLookup> {
-        self.key.lookup.as_ref()
+        self.terms.key.lookup.as_ref()
     }
 
     /// What the provider takes for "received".
     #[must_use]
     pub fn acknowledge(&self) -> &Acknowledge {
-        &self.acknowledge
+        &self.terms.acknowledge
     }
 
     /// Whether the signature covers the event's id. If not, a replay can carry a new one, and a source may want the
@@ -277,28 +283,28 @@ impl Scheme {
     /// request may be taken for a repeat of an earlier one; the events in it may, if they have ids.
     #[must_use]
     pub fn counts_every_request(&self) -> bool {
-        let mut parts = self.identity.id.from.iter().flat_map(Template::parts);
+        let mut parts = self.terms.identity.id.from.iter().flat_map(Template::parts);
         parts.any(|part| *part == Part::Received)
     }
 
     fn of_events(&self) -> &IdentityRules {
-        self.batch.as_ref().map_or(&self.identity, |(_, element)| element)
+        self.terms.batch.as_ref().map_or(&self.terms.identity, |(_, element)| element)
     }
 
     /// The requests that are no events; [`crate::handshake::answer`] answers them.
     pub fn handshakes(&self) -> impl Iterator<Item = &Handshake> {
-        self.handshakes.iter()
+        self.terms.handshakes.iter()
     }
 
     /// Whether a handshake brings the secret, so that a source starts without one and waits.
     #[must_use]
     pub fn learns_its_secret(&self) -> bool {
-        self.handshakes.iter().any(|handshake| handshake.learn.is_some())
+        self.terms.handshakes.iter().any(|handshake| handshake.learn.is_some())
     }
 
     /// Ids of secrets that only serve handshakes. They never verify an event.
     pub fn secrets_of_handshakes(&self) -> impl Iterator<Item = &str> {
-        self.handshakes.iter().filter_map(|handshake| match &handshake.proof {
+        self.terms.handshakes.iter().filter_map(|handshake| match &handshake.proof {
             Shown::Token { secret, .. } => Some(secret.as_str()),
             _ => None,
         })
@@ -309,15 +315,15 @@ impl Scheme {
     #[must_use]
     pub fn tolerance_seconds(&self) -> Option<u32> {
         let by_code = || self.verifier().and_then(named::tolerance);
-        self.clock.as_ref().map(|clock| clock.tolerance).or_else(by_code)
+        self.terms.clock.as_ref().map(|clock| clock.tolerance).or_else(by_code)
     }
 
     /// Names of `{config:..}` parts that have no value yet. Requests are refused until they have.
     #[must_use]
     pub fn missing_config(&self) -> Vec<&str> {
-        let element = self.batch.iter().flat_map(|(_, rules)| rules.templates());
-        let parts = std::iter::once(&self.signed)
-            .chain(self.identity.templates())
+        let element = self.terms.batch.iter().flat_map(|(_, rules)| rules.templates());
+        let parts = std::iter::once(&self.terms.signed)
+            .chain(self.terms.identity.templates())
             .chain(element)
             .flat_map(Template::parts);
         let named = self.verifier().map_or(&[][..], named::config);
@@ -326,7 +332,7 @@ impl Scheme {
                 |part| if let Part::Config(name) = part { Some(name.as_str()) } else { None },
             )
             .chain(named.iter().copied())
-            .filter(|name| !self.config.contains_key(*name))
+            .filter(|name| !self.terms.config.contains_key(*name))
             .collect();
         missing.sort_unstable();
         missing.dedup();
@@ -346,17 +352,17 @@ impl Scheme {
             }
             _ => false,
         };
-        self.signature.as_ref()?.from.iter().position(is_its)
+        self.terms.signature.as_ref()?.from.iter().position(is_its)
     }
 
     /// Whether each place of a signature only counts with a key of its own.
     pub(crate) fn is_paired(&self) -> bool {
-        self.signature.as_ref().is_some_and(|signature| signature.paired)
+        self.terms.signature.as_ref().is_some_and(|signature| signature.paired)
     }
 
     /// The header with the time, if it is in one.
     pub(crate) fn clock_header(&self) -> Option<&HeaderName> {
-        match &self.clock.as_ref()?.from {
+        match &self.terms.clock.as_ref()?.from {
             Part::Header(names) => names.first(),
             _ => None,
         }
@@ -364,20 +370,20 @@ impl Scheme {
 
     /// The value for `{config:..}`.
     pub(crate) fn config(&self, name: &str) -> Option<&str> {
-        self.config.get(name).map(String::as_str)
+        self.terms.config.get(name).map(String::as_str)
     }
 }
 
 impl fmt::Debug for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scheme").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Scheme").field("name", &self.terms.name).finish_non_exhaustive()
     }
 }
 
 impl Serialize for Scheme {
     /// Writes the scheme whole, with what it inherited, so that a row does not change when a preset does.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.source.serialize(to)
+        self.terms.source.serialize(to)
     }
 }
 

@@ -73,11 +73,11 @@ pub fn verify<'a>(
     now: Timestamp,
 ) -> Result<Verified<'a>, Rejected> {
     structure(scheme, request)?;
-    let found = match scheme.proof {
+    let found = match scheme.terms.proof {
         Proof::Verifier(verifier) => named::verify(verifier, scheme, keys, request, now)?,
         Proof::Algorithm(algorithm) => by_algorithm(algorithm, scheme, keys, request, now)?,
     };
-    let is_right = match scheme.body {
+    let is_right = match scheme.terms.body {
         BodyRule::Any | BodyRule::NonEmpty => true,
         BodyRule::Json => json::is_json(request.body),
         BodyRule::Object => json::is_object(request.body),
@@ -95,23 +95,23 @@ pub fn verify<'a>(
 
 /// What must be there, and may be there only once, before any secret is touched.
 fn structure(scheme: &Scheme, request: &Request<'_>) -> Result<(), Reason> {
-    if scheme.body == BodyRule::NonEmpty && request.body.is_empty() {
+    if scheme.terms.body == BodyRule::NonEmpty && request.body.is_empty() {
         return Err(Reason::BodyEmpty);
     }
-    for names in &scheme.require {
+    for names in &scheme.terms.require {
         request.required(names)?;
     }
-    for (present, needed) in &scheme.require_with {
+    for (present, needed) in &scheme.terms.require_with {
         if request.headers.contains_key(present) {
             request.required(std::slice::from_ref(needed))?;
         }
     }
-    for (name, value) in &scheme.require_equal {
+    for (name, value) in &scheme.terms.require_equal {
         if request.line(std::slice::from_ref(name))? != Some(value.as_bytes()) {
             return Err(Reason::HeaderUnexpected { name: name.to_string() });
         }
     }
-    scheme.named_by.iter().try_for_each(|names| request.single(names).map(|_| ()))
+    scheme.terms.named_by.iter().try_for_each(|names| request.single(names).map(|_| ()))
 }
 
 fn by_algorithm(
@@ -121,10 +121,10 @@ fn by_algorithm(
     request: &Request<'_>,
     now: Timestamp,
 ) -> Result<named::Match, Reason> {
-    let (candidates, text) = candidates(algorithm, scheme.signature.as_ref(), request)?;
+    let (candidates, text) = candidates(algorithm, scheme.terms.signature.as_ref(), request)?;
     let sent = sent(scheme, request, &text)?;
     let message = message(scheme, request, sent.as_ref().map(|(text, _)| text.as_ref()))?;
-    let age = match (&scheme.clock, &sent) {
+    let age = match (&scheme.terms.clock, &sent) {
         (Some(clock), Some((_, sent))) => freshness::judge(*sent, clock, now),
         _ => Ok(()),
     };
@@ -133,7 +133,8 @@ fn by_algorithm(
     if tried.keys().next().is_none() {
         return Err(wanted.map_or(Reason::NoKeys, |id| Reason::KeyUnknown { id: id.into() }));
     }
-    let every = scheme.signature.as_ref().is_some_and(SignatureFormat::shows_in_every_element);
+    let every =
+        scheme.terms.signature.as_ref().is_some_and(SignatureFormat::shows_in_every_element);
     let made_by = if every { tried.all() } else { tried.any(scheme.is_paired()) };
     let Some(key) = made_by else {
         return Err(Reason::SignatureMismatch { keys: tried.keys().count(), fresh: age.is_ok() });
@@ -168,8 +169,8 @@ impl<'t> Tried<'t> {
     fn any(&self, paired: bool) -> Option<&'t KeyId> {
         let mut made_by = None;
         for (index, key) in self.keys() {
-            let place = self.scheme.place_of(key.id()).unwrap_or(index);
-            let own = |candidate: &&Candidate| !paired || candidate.place() == place;
+            let place = paired.then(|| self.scheme.place_of(key.id()).unwrap_or(index));
+            let own = |candidate: &&Candidate| place.is_none_or(|place| candidate.place() == place);
             let made = key.made(self.message, self.candidates.iter().filter(own));
             if bool::from(made) && made_by.is_none() {
                 made_by = Some(key.id());
@@ -264,8 +265,8 @@ fn sent<'t>(
     request: &Request<'t>,
     signature: &'t [u8],
 ) -> Result<Option<Time<'t>>, Reason> {
-    let Some(clock) = &scheme.clock else { return Ok(None) };
-    let text = match (&clock.from, &scheme.signature) {
+    let Some(clock) = &scheme.terms.clock else { return Ok(None) };
+    let text = match (&clock.from, &scheme.terms.signature) {
         (Part::Header(names), _) => {
             Cow::Borrowed(request.line(names)?.ok_or(Reason::TimestampMissing)?)
         }

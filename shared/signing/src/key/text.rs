@@ -14,7 +14,7 @@ const LEAST_BYTES: usize = 16;
 /// From text to the bytes that go into the algorithm.
 pub(super) fn key_bytes(scheme: &Scheme, text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     plain(text)?;
-    let format = &scheme.key;
+    let format = &scheme.terms.key;
     let text = match text.strip_prefix(format.strip_prefix.as_str()) {
         Some(stripped) if !format.strip_prefix.is_empty() => {
             if stripped.starts_with(format.strip_prefix.as_str()) {

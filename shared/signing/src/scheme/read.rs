@@ -1,6 +1,7 @@
 //! From a table to a scheme. The rules about several keys at once are in `rules`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::HeaderName;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use super::spot::{Spot, lone, lone_text, template};
 use super::template::{header_name, header_names};
 use super::{
     About, Acknowledge, Algorithm, BodyRule, Clock, Encoding, KeyEncoding, KeyFormat, KeyLookup,
-    Names, Part, Problems, Scheme, Shape, SignatureFormat, Template, Unit, Verifier,
+    Names, Part, Problems, Scheme, Shape, SignatureFormat, Template, Terms, Unit, Verifier,
 };
 use crate::json::Pointer;
 
@@ -53,7 +54,7 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
     element.id_is_signed = whole.signs_id(&element);
     let Whole { key, signature, signed, clock, body_unsigned, batch, .. } = whole;
     let Demands { body, require, require_with, require_equal } = demands;
-    Ok(Scheme {
+    let terms = Terms {
         source,
         name,
         about,
@@ -74,7 +75,8 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
         sample,
         acknowledge,
         handshakes,
-    })
+    };
+    Ok(Scheme { terms: Arc::new(terms) })
 }
 
 /// What the rules about several keys look at.

@@ -72,34 +72,34 @@ pub fn sign_as(
     now: Timestamp,
 ) -> Result<HeaderMap, SignError> {
     let Some(algorithm) = scheme.algorithm() else {
-        return Err(SignError::Code { scheme: scheme.name.clone() });
+        return Err(SignError::Code { scheme: scheme.terms.name.clone() });
     };
     let mut headers = outgoing.headers.clone();
-    name(&mut headers, &scheme.identity.id, outgoing.id)?;
-    name(&mut headers, &scheme.identity.event_type, outgoing.event_type)?;
-    for (header, value) in scheme.sample.iter().chain(&scheme.require_equal) {
+    name(&mut headers, &scheme.terms.identity.id, outgoing.id)?;
+    name(&mut headers, &scheme.terms.identity.event_type, outgoing.event_type)?;
+    for (header, value) in scheme.terms.sample.iter().chain(&scheme.terms.require_equal) {
         put_if_absent(&mut headers, header, value)?;
     }
     let time = time(scheme, now);
     if let Some(header) = scheme.clock_header() {
         put_if_absent(&mut headers, header, time.as_deref().unwrap_or_default())?;
     }
-    for part in scheme.signed.parts() {
+    for part in scheme.terms.signed.parts() {
         if let Part::SignedHeaders(list) = part {
             let names = address::list_of(list, scheme.clock_header(), &headers);
             put_if_absent(&mut headers, list, &names)?;
         }
     }
     let time = sent_time(scheme, &headers, time);
-    let place = match (algorithm, &scheme.signature) {
+    let place = match (algorithm, &scheme.terms.signature) {
         (Algorithm::None, _) => return Ok(headers),
         (Algorithm::Basic, _) => http::header::AUTHORIZATION,
         (_, Some(format)) => match format.from.first() {
             Some(Part::Header(names)) => first(names)?.clone(),
             Some(Part::PathSecret) => return Ok(headers),
-            _ => return Err(SignError::InBody { scheme: scheme.name.clone() }),
+            _ => return Err(SignError::InBody { scheme: scheme.terms.name.clone() }),
         },
-        (_, None) => return Err(SignError::InBody { scheme: scheme.name.clone() }),
+        (_, None) => return Err(SignError::InBody { scheme: scheme.terms.name.clone() }),
     };
     let signature = signature(scheme, key, outgoing, &headers, time.as_deref())?;
     let value = written(scheme, algorithm, &signature, time.as_deref())
@@ -138,16 +138,17 @@ fn written(
     if algorithm == Algorithm::Basic {
         return Some(format!("Basic {}", STANDARD.encode(signature)));
     }
-    let format = scheme.signature.as_ref()?;
+    let format = scheme.terms.signature.as_ref()?;
     let text = if algorithm.signs() {
         encode(signature, format.encoding)
     } else {
         String::from_utf8(signature.to_vec()).ok()?
     };
-    let pairs: Vec<(&str, &str)> = match (scheme.clock.as_ref().map(|clock| &clock.from), time) {
-        (Some(Part::Pair(field)), Some(time)) => vec![(field.as_str(), time)],
-        _ => Vec::new(),
-    };
+    let pairs: Vec<(&str, &str)> =
+        match (scheme.terms.clock.as_ref().map(|clock| &clock.from), time) {
+            (Some(Part::Pair(field)), Some(time)) => vec![(field.as_str(), time)],
+            _ => Vec::new(),
+        };
     Some(signature::write(&format.shape, &pairs, &text))
 }
 
@@ -172,7 +173,7 @@ fn first(names: &[HeaderName]) -> Result<&HeaderName, SignError> {
 }
 
 fn time(scheme: &Scheme, now: Timestamp) -> Option<String> {
-    Some(match scheme.clock.as_ref()?.unit {
+    Some(match scheme.terms.clock.as_ref()?.unit {
         Unit::Seconds => now.as_second().to_string(),
         Unit::Milliseconds => now.as_millisecond().to_string(),
         Unit::Rfc3339 => now.to_string(),
