@@ -394,7 +394,8 @@ fn where_every_request_counts_the_same_bytes_at_two_times_are_two_requests_with_
     let rows = || world.store.tables().inbox.len();
     let state = "the-client-state-of-this-test";
     let came = |ids: [Option<&str>; 2], second: i64| {
-        let events = ids.map(|id| json!({ "id": id, "clientState": state, "changeType": "updated" }));
+        let events =
+            ids.map(|id| json!({ "id": id, "clientState": state, "changeType": "updated" }));
         let body = json!({ "value": events }).to_string();
         let keys = [Key::parse(&world.scheme, "k1", &Secret::new(state)).unwrap()];
         let headers = HeaderMap::new();
@@ -402,7 +403,8 @@ fn where_every_request_counts_the_same_bytes_at_two_times_are_two_requests_with_
         let body = body.as_bytes();
         let request = Request { method, url, headers: &headers, body, path_secret: None };
         let handler = Handler::Mirror { emit_to: None };
-        let feed = Source::new(source(), SchemeChoice::Preset("ms_graph".to_owned()), handler, at(0));
+        let feed =
+            Source::new(source(), SchemeChoice::Preset("ms_graph".to_owned()), handler, at(0));
         let verified = signing::verify(&world.scheme, &keys, &request, at(second)).unwrap();
         let incoming = Incoming::verified(&feed, verified, &headers);
         let incoming = incoming.under(&world.scheme, &request, at(second));
@@ -419,22 +421,4 @@ fn where_every_request_counts_the_same_bytes_at_two_times_are_two_requests_with_
     assert_eq!(rows(), 3);
     assert_ne!(came([None, None], 60), first);
     assert_eq!(rows(), 6);
-}
-
-/// What has an id is told apart by it, however often its request counts.
-#[test]
-fn events_with_ids_are_there_once_although_every_request_counts() {
-    let scheme = Scheme::preset("ms_graph").unwrap();
-    let parent_of = |second| InboxKey::new(source(), &format!("sha256:x@{second}")).unwrap();
-    let identity = Identity { id: Some("n-1".to_owned()), ..scheme_identity(&scheme) };
-    assert_eq!(key(&parent_of(0), &identity, 0), key(&parent_of(60), &identity, 0));
-    let nameless = scheme_identity(&scheme);
-    assert_ne!(key(&parent_of(0), &nameless, 0), key(&parent_of(60), &nameless, 0));
-}
-
-fn scheme_identity(scheme: &Scheme) -> Identity {
-    let headers = HeaderMap::new();
-    let url = "https://hooks.example/webhooks/demo";
-    let request = Request { method: "POST", url, headers: &headers, body: b"{}", path_secret: None };
-    Identity { id: None, ..signing::identify(scheme, &request, at(0)) }
 }
