@@ -26,13 +26,15 @@ fn cases() -> Vec<Value> {
     cases
 }
 
-/// Adyen signs in two ways; the case says which.
+/// Adyen signs in two ways; the case says which, and what its source configures.
 fn scheme(case: &Value) -> Scheme {
     let name = match (case["provider"].as_str().unwrap(), &case["params"]["kind"]) {
         ("adyen", kind) if kind == "platform" => "adyen_platform",
         (name, _) => name,
     };
-    Scheme::preset(name).unwrap_or_else(|| panic!("there is no preset {name}"))
+    let config = case["params"]["config"].as_object().cloned().unwrap_or_default();
+    let scheme = Scheme::from_value(serde_json::json!({ "like": name, "config": config }));
+    scheme.unwrap_or_else(|problems| panic!("the preset {name}: {problems:?}"))
 }
 
 fn bytes(base64: &Value) -> Vec<u8> {

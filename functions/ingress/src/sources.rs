@@ -331,6 +331,10 @@ fn publishes_keys(scheme: &Scheme) -> bool {
 
 /// A secret that cannot be one is left out, so that the others still work; none at all refuses everything.
 fn key(source: &SourceName, scheme: &Scheme, secret: &SourceSecret) -> Option<Key> {
+    // What a source has beside published keys says who we are when they are fetched. It verifies nothing.
+    if publishes_keys(scheme) && !scheme.secrets_of_handshakes().any(|id| id == secret.id) {
+        return None;
+    }
     let parsed = Key::parse(scheme, secret.id.as_str(), &Secret::new(secret.text.expose()));
     match &parsed {
         Ok(key) => {

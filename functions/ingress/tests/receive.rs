@@ -29,6 +29,17 @@ async fn an_event_of_each_provider_is_stored_and_told_to_the_worker() {
     }
 }
 
+/// SEC-live-test-mode: what another mode's event means is the worker's to decide; the provider has done its part.
+#[tokio::test]
+async fn an_event_of_another_mode_is_stored_and_answered_like_any_other() {
+    let world = World::new();
+    world.configure("sw", |source| source.only = [("/livemode".to_owned(), true.into())].into());
+    assert_eq!(world.answer(event("standard_webhooks"), 0).await, StatusCode::OK);
+    let row = world.row();
+    assert_eq!((row.status, world.messages()), (Status::Pending, 1));
+    assert_eq!(world.body(&row).await, B_ASCII);
+}
+
 /// VFY-base64-flag
 #[tokio::test]
 async fn the_flag_of_the_gateway_is_honoured_exactly_whatever_the_content_type() {

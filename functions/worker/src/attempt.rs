@@ -117,6 +117,10 @@ where
                 }
             }
         }
+        // Of a request with several events, each was let through to here by itself.
+        if let Err(other) = feed.source.wants(content.bytes()) {
+            return self.finish(row, Status::Ignored, Vec::new(), Some(other.to_string())).await;
+        }
         let current = match &row.new.object {
             Some(object) => self.state.object(row.new.key.source(), object).await?,
             None => None,

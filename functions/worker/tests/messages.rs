@@ -94,12 +94,16 @@ fn row(body: &[u8]) -> NewRow {
     }
 }
 
+fn source() -> Source {
+    let scheme = SchemeChoice::Preset("stripe".to_owned());
+    let handler = Handler::Mirror { emit_to: Some("demo".parse().unwrap()) };
+    Source::new("shop".parse().unwrap(), scheme, handler, at(0))
+}
+
 impl Bench {
     async fn new(new: &NewRow) -> Self {
         let (registry, store) = (Store::new(1), Store::new(1));
-        let scheme = SchemeChoice::Preset("stripe".to_owned());
-        let handler = Handler::Mirror { emit_to: Some("demo".parse().unwrap()) };
-        let source = Source::new("shop".parse().unwrap(), scheme, handler, at(0));
+        let source = source();
         registry.tables().sources.insert(source.name.clone(), source);
         let _ = store.accept(new).await.unwrap();
         Self {
@@ -111,6 +115,15 @@ impl Bench {
             plan: handlers::plan,
             payload_max: 1_000_000,
         }
+    }
+
+    /// The source is configured in another way.
+    fn change(&mut self, change: impl FnOnce(&mut Source)) {
+        let registry = Store::new(1);
+        let mut source = source();
+        change(&mut source);
+        registry.tables().sources.insert(source.name.clone(), source);
+        self.sources = Sources::new(registry, Duration::ZERO, Duration::ZERO);
     }
 
     async fn with(plan: PlanFn) -> Self {
@@ -179,6 +192,31 @@ async fn an_event_is_carried_out_in_one_transaction_and_told() {
     assert_eq!(outgoing.event.aggregate_version, Some(5));
     let metrics = bench.metrics.lines(at(3)).join("\n");
     assert!(metrics.contains(r#""webhooks_processing_latency":3000"#), "{metrics}");
+}
+
+/// SEC-live-test-mode
+#[tokio::test]
+async fn an_event_of_another_mode_is_kept_and_reaches_no_handler() {
+    for (body, wanted) in [
+        (r#"{"livemode":true,"id":"CANARY"}"#, true),
+        (r#"{"livemode":false}"#, false),
+        (r#"{"livemode":"CANARY"}"#, false),
+        ("{}", false),
+        ("livemode=true", false),
+    ] {
+        let mut bench = Bench::new(&row(body.as_bytes())).await;
+        bench.change(|source| source.only = [("/livemode".to_owned(), true.into())].into());
+        if !wanted {
+            bench.plan = |_, _, _| panic!("a handler met it");
+        }
+        assert!(bench.handle(1, at(0)).await.is_settled(), "{body}");
+        let row = bench.row();
+        let expected = if wanted { Status::Processed } else { Status::Ignored };
+        assert_eq!((row.status, row.attempts), (expected, 0), "{body}");
+        let told = if wanted { None } else { Some("other mode: /livemode is not true") };
+        assert_eq!(row.next_action.as_deref(), told, "{body}");
+        assert_eq!(bench.store.tables().outbox.len(), usize::from(wanted));
+    }
 }
 
 /// C2

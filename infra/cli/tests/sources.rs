@@ -124,7 +124,7 @@ fn what_is_out_of_the_ordinary_is_shown_too() {
       replays  the id is signed, and taken once
       batch    a request carries several events, and each has a story of its own
       same as  other: its events are filed there
-      waits    for a secret that the provider brings, until 2026-09-22T14:13:20Z
+      waits    for the provider's handshake, until 2026-09-22T14:13:20Z
       config   url = https://x/\u{1b}[2J
       facts    of Stripe were checked on 2026-11-30 (S)
     Note: The source shop has the same secret.
@@ -205,8 +205,13 @@ fn every_option_of_a_new_source_is_asked_for() {
         json!({"scheme": {"preset": "asana"}, "handler": mirror, "awaits_secret_hours": 48}),
     );
     check(
-        &["--scheme", "aws_sns", "--mirror", "--no-secret"],
-        json!({"scheme": {"preset": "aws_sns"}, "handler": mirror}),
+        &["--scheme", "circle", "--mirror", "--no-secret"],
+        json!({"scheme": {"preset": "circle"}, "handler": mirror}),
+    );
+    // Nobody is asked for a secret that Amazon does not have.
+    check(
+        &["--scheme", "aws_sns", "--config", "topic_arn=arn:x", "--mirror"],
+        json!({"scheme": {"preset": "aws_sns"}, "config": {"topic_arn": "arn:x"}, "handler": mirror}),
     );
     check(
         &["--mail-slot", "path", "--mirror"],
@@ -225,6 +230,44 @@ fn every_option_of_a_new_source_is_asked_for() {
         &["--mail-slot", "token", "--token-header", "X-Key", "--mirror", "--secret-file", "-"],
         json!({"scheme": own, "handler": mirror, "secrets": secret}),
     );
+}
+
+/// SEC-live-test-mode
+#[test]
+fn what_events_must_say_is_asked_for_and_shown() {
+    let mut of_one_mode = source();
+    of_one_mode["only"] = json!({"/livemode": true, "/mode\u{1b}": "li\u{1b}ve"});
+    let fake = Fake::answering(200, &of_one_mode);
+    let only = [
+        "--only",
+        "/livemode=true",
+        "--only",
+        "/n=2",
+        "--only",
+        "/mode=live",
+        "--only",
+        "/v=\"2\"",
+    ];
+    let expected = json!({"/livemode": true, "/n": 2, "/mode": "live", "/v": "2"});
+    let add = ["sources", "add", "shop", "--scheme", "stripe", "--mirror", "--secret-file", "-"];
+    assert_eq!(fake.run_with(&[&add[..], &only].concat(), "whsec_CANARY").code, 0);
+    assert_eq!(fake.asked().json()["only"], expected);
+    let set = ["sources", "set", "shop"];
+    let ended = fake.run(&[&set[..], &only].concat());
+    assert_eq!(fake.asked().json(), json!({"only": expected}));
+    assert!(
+        ended
+            .out
+            .contains("\n  only     events with /livemode = true; others are kept, and ignored\n"),
+        "{}",
+        ended.out
+    );
+    assert!(!ended.out.contains('\u{1b}'), "{}", ended.out);
+    assert_eq!(fake.run(&[&set[..], &["--not-only"]].concat()).code, 0);
+    assert_eq!(fake.asked().json(), json!({"only": {}}));
+    for wrong in [&["--only", "/livemode"][..], &["--only", "/a=1", "--not-only"]] {
+        assert_eq!(fake.run(&[&set[..], wrong].concat()).code, 2, "{wrong:?}");
+    }
 }
 
 #[test]
@@ -264,6 +307,30 @@ fn a_made_address_is_shown_this_once_and_weaker_trust_is_said() {
     Note: weaker: a fixed secret travels with each request.
     Note: The source b has the same secret as 1 here.
     "#);
+}
+
+#[test]
+fn a_topic_says_until_when_it_answers_the_confirmation_and_what_it_lacks() {
+    let mut made = source();
+    made["scheme"] = json!({"preset": "aws_sns"});
+    made["awaits_secret_until"] = json!("2026-09-22T14:13:20Z");
+    let fake = Fake::answering(201, &made);
+    let add = ["sources", "add", "topic", "--scheme", "aws_sns", "--mirror"];
+    let ended = fake.run(&[&add[..], &["--config", "topic_arn=arn:x"]].concat());
+    insta::assert_snapshot!(ended.out, @r#"
+    Source topic is ready. Let the provider call
+      https://in.example.com/webhooks/shop
+    It waits for the provider to ask for a confirmation, and answers by itself, until 2026-09-22T14:13:20Z.
+    Subscribe before that; later, `postern sources set topic --await-secret 24h`.
+    "#);
+    // What the api says of a topic that was not named is what the person reads.
+    let detail = "config.topic_arn: Amazon signs for the topics of all its customers";
+    let refused = Fake::answering(
+        422,
+        &json!({"type": "invalid-request", "title": "The request is not valid.", "detail": detail}),
+    );
+    let ended = refused.run(&add);
+    assert!(ended.code != 0 && ended.err.contains(detail), "{}", ended.err);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::id::{SourceName, TenantId};
 
@@ -32,6 +33,20 @@ pub struct Source {
     /// knows it, the id of the account.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, String>,
+    /// What its events must say to be carried out, by JSON pointer: a text, a number, true or false. A provider's test
+    /// mode often shares its live mode's address. Other events are kept, and ignored.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub only: BTreeMap<String, Value>,
+}
+
+/// An event of a mode that its source does not want. What it says instead is a stranger's text, and not repeated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("other mode: {pointer} is not {wanted}")]
+pub struct OtherMode {
+    /// Where the event says its mode.
+    pub pointer: String,
+    /// What it should say there.
+    pub wanted: Value,
 }
 
 impl Source {
@@ -51,12 +66,35 @@ impl Source {
             same_as: None,
             awaits_secret_until: None,
             config: BTreeMap::new(),
+            only: BTreeMap::new(),
         }
     }
 
     /// The source under whose name its events are filed.
     pub fn filed_under(&self) -> &SourceName {
         self.same_as.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Whether an event with this body is one of those that the source wants. A body that is not JSON says nothing, and
+    /// neither does one without the value: a mode that nobody named is not the wanted one.
+    ///
+    /// # Errors
+    /// The first value that is another one.
+    pub fn wants(&self, body: &[u8]) -> Result<(), OtherMode> {
+        if self.only.is_empty() {
+            return Ok(());
+        }
+        // A byte order mark in front is skipped, as it is where the rest of the event is read.
+        let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+        let said = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let other =
+            self.only.iter().find(|(pointer, wanted)| said.pointer(pointer) != Some(wanted));
+        match other {
+            None => Ok(()),
+            Some((pointer, wanted)) => {
+                Err(OtherMode { pointer: pointer.clone(), wanted: wanted.clone() })
+            }
+        }
     }
 }
 
@@ -85,7 +123,7 @@ pub enum SchemeChoice {
     /// A scheme that ships with the product.
     Preset(String),
     /// A scheme as data, in JSON.
-    Own(serde_json::Value),
+    Own(Value),
 }
 
 /// What is done with a source's events.
@@ -106,4 +144,54 @@ pub enum Handler {
         #[serde(default)]
         types: Vec<crate::endpoint::Pattern>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn source(only: Value) -> Source {
+        let scheme = SchemeChoice::Preset("stripe".to_owned());
+        let handler = Handler::Mirror { emit_to: None };
+        let plain = Source::new("shop".parse().unwrap(), scheme, handler, Timestamp::UNIX_EPOCH);
+        Source { only: serde_json::from_value(only).unwrap(), ..plain }
+    }
+
+    /// SEC-live-test-mode
+    #[test]
+    fn an_event_is_wanted_if_it_says_everything_that_is_asked_of_it() {
+        let check = |only: Value, body: &str, expected: &str| {
+            let said = source(only).wants(body.as_bytes());
+            assert_eq!(
+                said.map_or_else(|other| other.to_string(), |()| String::new()),
+                expected,
+                "{body}"
+            );
+        };
+        let other = "other mode: /livemode is not true";
+        let live = || json!({ "/livemode": true });
+        check(live(), r#"{"livemode":true}"#, "");
+        check(live(), "\u{feff} {\"livemode\":true}", "");
+        for body in [
+            r#"{"livemode":false}"#,
+            r#"{"livemode":"true"}"#,
+            r#"{"livemode":1}"#,
+            r#"{"livemode":true,"livemode":false}"#,
+            r#"{"data":{"livemode":true}}"#,
+            r#"[true]"#,
+            "true",
+            "livemode=true",
+            r#"{"livemode":true"#,
+            "",
+        ] {
+            check(live(), body, other);
+        }
+        let two = || json!({ "/a~1b/0": "live", "/n": 2 });
+        check(two(), r#"{"a/b":["live"],"n":2}"#, "");
+        check(two(), r#"{"a/b":["live"],"n":3}"#, "other mode: /n is not 2");
+        check(two(), r#"{"a/b":["CANARY"],"n":2}"#, r#"other mode: /a~1b/0 is not "live""#);
+        check(json!({}), "anything", "");
+    }
 }

@@ -125,6 +125,7 @@ pub(crate) fn tolerance(verifier: Verifier) -> Option<u32> {
 pub(crate) fn config(verifier: Verifier) -> &'static [&'static str] {
     match verifier {
         Verifier::PayPal => &["webhook_id"],
+        Verifier::Sns => &["topic_arn"],
         Verifier::JwtBodyHash => &["header"],
         _ => &[],
     }

@@ -11,7 +11,7 @@
 //! algorithm = "hmac-sha256"       # one of the table below; or `verifier`, never both
 //! signed = "{ts}.{body}"          # the content that is signed: literal text and parts, see below
 //! body_unsigned = false           # true admits that the signature leaves out the body or a part of it
-//! body = "any"                    # any, nonempty, json, object (a JSON object): what else is refused as malformed
+//! body = "any"                    # any, nonempty, json, json-or-empty, object (a JSON object): else it is malformed
 //! require = ["x-topic|topic"]     # headers that must be there; `|` separates alternatives, the first present counts
 //! require_with = { "topic" = "x-id" }     # if the first is there, the second must be
 //! require_equal = { "x-version" = "1" }
@@ -327,12 +327,14 @@ impl Scheme {
             .chain(element)
             .flat_map(Template::parts);
         let named = self.verifier().map_or(&[][..], named::config);
+        // For code, blank counts as absent.
+        let is_blank = |name: &&str| self.config(name).is_none_or(|value| value.trim().is_empty());
         let mut missing: Vec<&str> = parts
             .filter_map(
                 |part| if let Part::Config(name) = part { Some(name.as_str()) } else { None },
             )
-            .chain(named.iter().copied())
             .filter(|name| !self.terms.config.contains_key(*name))
+            .chain(named.iter().copied().filter(is_blank))
             .collect();
         missing.sort_unstable();
         missing.dedup();

@@ -80,6 +80,7 @@ pub fn verify<'a>(
     let is_right = match scheme.terms.body {
         BodyRule::Any | BodyRule::NonEmpty => true,
         BodyRule::Json => json::is_json(request.body),
+        BodyRule::JsonOrEmpty => request.body.is_empty() || json::is_json(request.body),
         BodyRule::Object => json::is_object(request.body),
     };
     if !is_right {

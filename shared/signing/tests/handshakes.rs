@@ -592,7 +592,9 @@ fn confirmation() -> (Ask, Vec<Key>) {
     let case =
         cases.iter().find(|case| case["name"] == "valid_subscription_confirmation_v2").unwrap();
     let body = STANDARD.decode(case["body_base64"].as_str().unwrap()).unwrap();
-    let ask = Ask { secrets: Vec::new(), ..post("aws_sns", body) };
+    let topic = json!({ "like": "aws_sns", "config": case["params"]["config"] });
+    let scheme = Scheme::from_value(topic).unwrap();
+    let ask = Ask { secrets: Vec::new(), scheme, ..post("aws_sns", body) };
     let certificates = case["params"]["certs"].as_object().unwrap();
     let keys = certificates
         .iter()

@@ -426,3 +426,38 @@ fn whether_an_id_is_signed_is_known_of_every_preset() {
         assert!(!signs(unsigned), "{unsigned}");
     }
 }
+
+/// A plain hash of secret and body is also that of some longer bodies: with the padding of SHA-256 after the first, anybody
+/// who saw one signature knows the next. What follows the padding is his own.
+#[test]
+fn bytes_that_were_appended_to_what_hubspot_signed_are_refused() {
+    let secret = Secret::new("00000000-0000-4000-8000-0000000000ab");
+    let now = Timestamp::from_second(NOW).unwrap();
+    for preset in ["hubspot_v1", "hubspot_v2"] {
+        let scheme = Scheme::preset(preset).unwrap();
+        let verdict = |body: &[u8]| {
+            let (method, url) = ("POST", "https://hooks.example/in");
+            let outgoing = signing::sign::Outgoing {
+                method,
+                url,
+                headers: HeaderMap::new(),
+                id: None,
+                event_type: None,
+                body,
+            };
+            let key = signing::SigningKey::parse(&scheme, &secret).unwrap();
+            let headers = signing::sign::sign_as(&scheme, &key, &outgoing, now).unwrap();
+            let request = Request { method, url, headers: &headers, body, path_secret: None };
+            let keys = [Key::parse(&scheme, "k", &secret).unwrap()];
+            let verified = verify(&scheme, &keys, &request, now);
+            verified.map_or_else(|rejected| rejected.reason().code(), |_| "ok")
+        };
+        let seen = br#"[{"eventId":1,"subscriptionId":2,"objectId":3,"occurredAt":1767225600000}]"#;
+        assert_eq!((verdict(seen), verdict(b"")), ("ok", "ok"));
+        let bits = u64::try_from((36 + seen.len()) * 8).unwrap().to_be_bytes();
+        for more in ["", "[]", "&more=1", " "] {
+            let extended = [&seen[..], b"\x80", &[0; 17], &bits, more.as_bytes()].concat();
+            assert_eq!(verdict(&extended), "body_not_json", "{preset} {more}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::source::SchemeChoice;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -36,6 +37,8 @@ pub struct Case {
     pub response: Option<Value>,
     /// What the provider publishes: keys and certificates by their ids.
     pub published: BTreeMap<String, String>,
+    /// What its source configures beside the preset.
+    pub config: BTreeMap<String, String>,
     preset: String,
 }
 
@@ -87,6 +90,11 @@ fn published(params: &Value) -> BTreeMap<String, String> {
     all.map(|(id, key)| (id.clone(), text(key))).collect()
 }
 
+fn config(params: &Value) -> BTreeMap<String, String> {
+    let pairs = params["config"].as_object().into_iter().flatten();
+    pairs.map(|(name, value)| (name.clone(), text(value))).collect()
+}
+
 /// Some providers have two schemes in one file.
 fn preset(case: &Value) -> String {
     let provider = text(&case["provider"]);
@@ -133,6 +141,7 @@ impl Case {
             event_id: case["event_id"].as_str().map(ToOwned::to_owned),
             response: Some(case["expect_response"].clone()).filter(|value| !value.is_null()),
             published: published(&case["params"]),
+            config: config(&case["params"]),
             preset: preset(case),
         }
     }
@@ -142,9 +151,9 @@ impl Case {
         &self.preset
     }
 
-    /// The scheme that judges it, as it ships.
+    /// The scheme that judges it, as it ships, with what its source configures.
     pub fn scheme(&self) -> Option<Scheme> {
-        Scheme::preset(&self.preset)
+        flow::scheme::chosen(&SchemeChoice::Preset(self.preset.clone()), &self.config).ok()
     }
 
     /// What its secrets are called. The last one has the name that a handshake of the scheme asks for, if one does.

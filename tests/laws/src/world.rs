@@ -61,6 +61,9 @@ impl World {
             let (id, text, fetched_at) = (id.clone(), text.clone(), case.now);
             (id.clone(), PublishedKey { id, text, fetched_at })
         };
+        if let Some(source) = self.store.tables().sources.get_mut(&name) {
+            source.config = case.config.clone();
+        }
         self.store.tables().published.insert(name, case.published.iter().map(key).collect());
     }
 

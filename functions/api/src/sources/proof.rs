@@ -52,10 +52,7 @@ impl Proof {
             }
         };
         for name in proof.scheme.missing_config() {
-            found.note(
-                &format!("config.{name}"),
-                "the scheme needs this value, and nobody but you knows it; requests would be refused without it",
-            );
+            found.note(&format!("config.{name}"), proof.need_of(name));
         }
         Some(proof)
     }
@@ -86,6 +83,28 @@ impl Proof {
         Ok(Self { scheme, form })
     }
 
+    /// Why the scheme needs a value of the configuration.
+    fn need_of(&self, name: &str) -> &'static str {
+        match (self.scheme.verifier(), name) {
+            (Some(Verifier::Sns), "topic_arn") => {
+                "Amazon signs for the topics of all its customers, so that without it anybody with an AWS account could send; set the ARN of your topic, such as arn:aws:sns:eu-central-1:123456789012:orders"
+            }
+            _ => {
+                "the scheme needs this value, and nobody but you knows it; requests would be refused without it"
+            }
+        }
+    }
+
+    /// Notes what is wrong with telling events apart by this.
+    pub(super) fn check_dedupe(&self, dedupe: Dedupe, found: &mut Findings) {
+        if dedupe == Dedupe::Content && self.scheme.counts_every_request() {
+            found.note(
+                "dedupe",
+                "the provider sends the same bytes for one change after another, so that by content all but the first would be taken for repeats and be lost; leave it at `id`, which is new for each request",
+            );
+        }
+    }
+
     /// Whether the secret is the last part of the address.
     pub(super) fn is_in_path(&self) -> bool {
         let from = self.form.pointer("/signature/from");
@@ -105,6 +124,14 @@ impl Proof {
         let is_waiting =
             |handshake: &Value| handshake.get("only_waiting") == Some(&Value::Bool(true));
         self.scheme.learns_its_secret() || handshakes.into_iter().any(is_waiting)
+    }
+
+    /// Whether the provider wants to be confirmed before it sends anything.
+    pub(super) fn confirms(&self) -> bool {
+        let handshakes = self.form.get("handshake").and_then(Value::as_array).into_iter().flatten();
+        handshakes
+            .into_iter()
+            .any(|handshake| handshake.get("confirm").is_some_and(Value::is_object))
     }
 
     /// Whether a secret only serves handshakes: it verifies no event, and its id is the scheme's.

@@ -25,6 +25,8 @@ pub struct SourceView {
     name: SourceName,
     scheme: SchemeChoice,
     config: BTreeMap<String, String>,
+    /// What its events must say to be carried out, by JSON pointer.
+    only: BTreeMap<String, Value>,
     handler: Handler,
     created_at: Timestamp,
     dedupe: Dedupe,
@@ -107,6 +109,7 @@ pub struct SourceLine {
     handler: Handler,
     dedupe: Dedupe,
     same_as: Option<SourceName>,
+    only: BTreeMap<String, Value>,
     url: String,
     trust: Option<&'static str>,
     is_weaker: bool,
@@ -136,7 +139,7 @@ impl Known<'_> {
     /// The source whole.
     pub(super) fn shown(self, ingress: &str, now: Timestamp) -> SourceView {
         let proof = Proof::of(&self.source);
-        let words = self.health_in_words(proof.as_ref().err(), now);
+        let words = self.health_in_words(&proof, now);
         let secrets = self.secrets.unwrap_or_default();
         let secrets = secret_views(secrets, proof.as_ref().ok(), &self.health.secrets, now);
         let Source {
@@ -148,6 +151,7 @@ impl Known<'_> {
             same_as,
             awaits_secret_until,
             config,
+            only,
         } = self.source;
         let sample = self.last_reject.as_ref();
         let last_rejected = self.health.last_rejected_at.map(|at| LastRejected {
@@ -171,6 +175,7 @@ impl Known<'_> {
             name,
             scheme,
             config,
+            only,
             handler,
             created_at,
             dedupe,
@@ -182,7 +187,7 @@ impl Known<'_> {
     /// The source in a list.
     pub(super) fn line(self, ingress: &str, now: Timestamp) -> SourceLine {
         let proof = Proof::of(&self.source);
-        let words = self.health_in_words(proof.as_ref().err(), now);
+        let words = self.health_in_words(&proof, now);
         let proof = proof.ok();
         let trust = proof.as_ref().map(|proof| proof.scheme.trust());
         let scheme = match (&self.source.scheme, &proof) {
@@ -199,6 +204,7 @@ impl Known<'_> {
             handler: self.source.handler,
             dedupe: self.source.dedupe,
             same_as: self.source.same_as,
+            only: self.source.only,
             trust: trust.map(Trust::as_str),
             is_weaker: trust.is_some_and(Trust::is_weaker),
             health: HealthLine {
@@ -210,16 +216,28 @@ impl Known<'_> {
         }
     }
 
-    fn health_in_words(&self, broken: Option<&String>, now: Timestamp) -> String {
-        if let Some(problem) = broken {
-            return format!(
-                "its scheme cannot be used by this version, so that no request is taken: {problem}"
-            );
-        }
+    fn health_in_words(&self, proof: &Result<Proof, String>, now: Timestamp) -> String {
+        let proof = match proof {
+            Ok(proof) => proof,
+            Err(problem) => {
+                return format!(
+                    "its scheme cannot be used by this version, so that no request is taken: {problem}"
+                );
+            }
+        };
         let has_secret = self
             .secrets
             .is_some_and(|all| all.iter().any(|secret| !is_over(secret.expires_at, now)));
+        let never = self.health.last_accepted_at.is_none();
         match self.source.awaits_secret_until {
+            // It has no secret, and needs none.
+            Some(until) if proof.is_published() => {
+                if until > now && never && self.health.failing_since.is_none() {
+                    return format!(
+                        "waits for the provider to ask for a confirmation, until {until}"
+                    );
+                }
+            }
             Some(until) if until > now && !has_secret => {
                 return format!("waits for the provider to bring its secret, until {until}");
             }

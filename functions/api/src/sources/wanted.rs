@@ -9,7 +9,7 @@ use domain::{
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     proof::Proof,
@@ -20,8 +20,15 @@ use crate::{Problem, problem::Findings};
 /// Most types of a forwarding source, as of an endpoint.
 const MAX_TYPES: usize = 100;
 
+/// Most values that events must have, and most bytes of each.
+const MAX_ONLY: (usize, usize) = (20, 1024);
+
 /// Longest that a source waits for a secret: as long as it waits, whoever knows the address first can set it.
 const MAX_WAIT_HOURS: u32 = 72;
+
+/// How long a source waits for a confirmation that is not spoken of: without it the provider sends nothing, and somebody
+/// subscribes soon.
+const CONFIRM_HOURS: u32 = 24;
 
 /// A source to add.
 #[derive(Deserialize)]
@@ -39,6 +46,9 @@ pub struct NewSource {
     same_as: Option<String>,
     #[serde(default)]
     awaits_secret_hours: Option<u32>,
+    /// What events must say to be carried out, by JSON pointer.
+    #[serde(default)]
+    only: BTreeMap<String, Value>,
     /// Secrets by id, as the provider shows them. Read by hand: serde quotes what it does not expect.
     #[serde(default)]
     secrets: Option<Box<RawValue>>,
@@ -81,6 +91,8 @@ pub struct SourceChange {
     same_as: Option<Option<String>>,
     #[serde(default, deserialize_with = "given")]
     awaits_secret_hours: Option<Option<u32>>,
+    #[serde(default, deserialize_with = "given")]
+    only: Option<Option<BTreeMap<String, Value>>>,
 }
 
 /// A field that is there, be it null.
@@ -103,9 +115,15 @@ impl NewSource {
         let name = found.keep("name", self.name.parse::<SourceName>());
         let handler = handler(&self.handler, &mut found);
         let same_as = self.same_as.as_ref().map(|other| found.keep("same_as", other.parse()));
-        let until = self.awaits_secret_hours.and_then(|hours| wait(hours, now, &mut found));
+        check_only(&self.only, self.same_as.is_some(), &mut found);
         // Which secrets fit is not known without a scheme.
         let proof = Proof::read(&self.scheme, &self.config, &mut found);
+        let confirms = proof.as_ref().is_some_and(Proof::confirms);
+        let hours = self.awaits_secret_hours.or(confirms.then_some(CONFIRM_HOURS));
+        let until = hours.and_then(|hours| wait(hours, now, &mut found));
+        if let Some(proof) = &proof {
+            proof.check_dedupe(self.dedupe, &mut found);
+        }
         let secrets = proof.as_ref().and_then(|proof| self.secrets(proof, random, &mut found));
         match (name, handler, proof) {
             (Some(name), Some(handler), Some(proof)) => {
@@ -115,6 +133,7 @@ impl NewSource {
                     same_as: same_as.flatten(),
                     awaits_secret_until: until,
                     config: self.config.clone(),
+                    only: self.only.clone(),
                     ..Source::new(name, self.scheme.clone(), handler, now)
                 };
                 Ok(Wanted { source, proof, secrets: secrets.unwrap_or_default() })
@@ -163,6 +182,12 @@ impl SourceChange {
             Some(None) => new.same_as = None,
             None => {}
         }
+        if let Some(only) = &self.only {
+            new.only = only.clone().unwrap_or_default();
+        }
+        if self.only.is_some() || self.same_as.is_some() {
+            check_only(&new.only, new.same_as.is_some(), &mut found);
+        }
         new.scheme = self.scheme.as_ref().unwrap_or(&old.scheme).clone();
         new.config = self.config.as_ref().unwrap_or(&old.config).clone();
         let is_scheme = self.scheme.is_some() || self.config.is_some();
@@ -170,7 +195,19 @@ impl SourceChange {
             true => Proof::read(&new.scheme, &new.config, &mut found),
             false => Proof::of(old).ok(),
         };
+        if let Some(proof) = &proof
+            && (self.dedupe.is_some() || is_scheme)
+        {
+            proof.check_dedupe(new.dedupe, &mut found);
+        }
+        let confirms_now = || {
+            let before = Proof::of(old).is_ok_and(|proof| proof.confirms());
+            !before && proof.as_ref().is_some_and(Proof::confirms)
+        };
         match self.awaits_secret_hours {
+            None if is_scheme && confirms_now() => {
+                new.awaits_secret_until = wait(CONFIRM_HOURS, now, &mut found);
+            }
             Some(Some(hours)) => {
                 new.awaits_secret_until = wait(hours, now, &mut found);
                 if let Some(proof) = &proof {
@@ -213,6 +250,37 @@ fn needs_secret(proof: &Proof, found: &mut Findings) {
         "secrets",
         format!("a source needs at least one: without it, nothing can be verified{wait}"),
     );
+}
+
+/// What events must say is something that one of them can say.
+fn check_only(only: &BTreeMap<String, Value>, is_filed_elsewhere: bool, found: &mut Findings) {
+    let (most, longest) = MAX_ONLY;
+    let length = |value: &Value| value.as_str().map_or(0, str::len);
+    if only.len() > most || only.iter().any(|(at, value)| at.len().max(length(value)) > longest) {
+        found
+            .note("only", format!("it has at most {most} values, each of at most {longest} bytes"));
+        return;
+    }
+    if is_filed_elsewhere && !only.is_empty() {
+        let problem = "the events of this source are filed under the other one of `same_as`, and what that one wants counts; say it there";
+        found.note("only", problem);
+    }
+    for (pointer, value) in only {
+        let field = format!("only.{pointer}");
+        if !is_pointer(pointer) {
+            let problem = "it is no JSON pointer: one begins with `/`, as in /livemode or /data/mode; `~1` stands for a slash in a name, and `~0` for `~`";
+            found.note(&field, problem);
+        }
+        if !matches!(value, Value::Bool(_) | Value::Number(_) | Value::String(_)) {
+            let problem = "what an event must say there is a text, a number, true or false; whole objects and lists are not compared";
+            found.note(&field, problem);
+        }
+    }
+}
+
+fn is_pointer(text: &str) -> bool {
+    let escapes = text.split('~').skip(1);
+    text.starts_with('/') && escapes.into_iter().all(|rest| rest.starts_with(['0', '1']))
 }
 
 fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {

@@ -86,6 +86,55 @@ async fn a_source_is_the_same_as_another_one_that_is_there_and_stands_alone() {
     assert_eq!(postern.post("/v1/sources", &new).await.good(201)["same_as"], "b");
 }
 
+/// SEC-live-test-mode
+#[tokio::test]
+async fn what_events_must_say_is_set_shown_changed_and_taken_away() {
+    let postern = with_sources(&["other"]).await;
+    let mut new = source("a");
+    new["only"] = json!({"/livemode": true, "/data/mode": "live", "/n": 2});
+    let made = postern.post("/v1/sources", &new).await.good(201);
+    let shown = async || postern.get("/v1/sources/a").await.good(200)["only"].clone();
+    let listed = postern.get("/v1/sources").await.good(200);
+    assert_eq!((&made["only"], shown().await), (&new["only"], new["only"].clone()));
+    assert_eq!(listed["sources"][0]["only"], new["only"]);
+    let change = async |change: Value| {
+        let changed = postern.patch("/v1/sources/a", &change).await.good(200);
+        assert_eq!(changed["only"], shown().await);
+        changed["only"].clone()
+    };
+    assert_eq!(change(json!({"dedupe": "content"})).await, new["only"]);
+    assert_eq!(change(json!({"only": {"/livemode": false}})).await, json!({"/livemode": false}));
+    assert_eq!(change(json!({"only": null})).await, json!({}));
+    let fields = async |change: Value| {
+        let answer = postern.patch("/v1/sources/a", &change).await;
+        answer.problem(422, "invalid-request");
+        let mut new = source("b");
+        new.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let refused = postern.post("/v1/sources", &new).await;
+        refused.problem(422, "invalid-request");
+        assert_eq!(refused.fields(), answer.fields());
+        assert!(!answer.text.contains("CANARY"), "{}", answer.text);
+        answer.fields()
+    };
+    assert_eq!(fields(json!({"only": {"livemode": true, "/ok": 1}})).await, ["only.livemode"]);
+    assert_eq!(fields(json!({"only": {"": true}})).await, ["only."]);
+    for pointer in ["/a~", "/a~2", "/~01~"] {
+        assert_eq!(fields(json!({"only": {pointer: true}})).await, [format!("only.{pointer}")]);
+    }
+    for value in [json!(null), json!(["CANARY"]), json!({"a": "CANARY"})] {
+        assert_eq!(fields(json!({"only": {"/a": value}})).await, ["only./a"]);
+    }
+    assert_eq!(fields(json!({"only": {"/a": "x".repeat(1025)}})).await, ["only"]);
+    let many: serde_json::Map<_, _> = (0..21).map(|n| (format!("/{n}"), json!(1))).collect();
+    assert_eq!(fields(json!({"only": many})).await, ["only"]);
+    // Whose events are filed elsewhere has no say in it.
+    assert_eq!(fields(json!({"only": {"/a": 1}, "same_as": "other"})).await, ["only"]);
+    change(json!({"only": {"/a": 1}})).await;
+    let answer = postern.patch("/v1/sources/a", &json!({"same_as": "other"})).await;
+    answer.problem(422, "invalid-request");
+    assert_eq!(answer.fields(), ["only"]);
+}
+
 #[tokio::test]
 async fn a_scheme_that_no_secret_fits_is_refused_unless_somebody_insists() {
     let postern = with_sources(&["a"]).await;

@@ -216,8 +216,11 @@ async fn adding_a_waiting_source_that_died_half_way_can_be_repeated_later() {
 #[tokio::test]
 async fn a_provider_that_publishes_its_keys_needs_no_secret() {
     for preset in ["aws_sns", "paypal", "circle"] {
-        let config = json!({"secrets": null, "config": {"webhook_id": "WH-1"}});
-        let config = if preset == "paypal" { config } else { json!({"secrets": null}) };
+        let config = match preset {
+            "paypal" => json!({"secrets": null, "config": {"webhook_id": "WH-1"}}),
+            "aws_sns" => json!({"secrets": null, "config": {"topic_arn": TOPIC}}),
+            _ => json!({"secrets": null}),
+        };
         let made = add(&Deployment::new(), json!({"preset": preset}), &config).await.good(201);
         assert_eq!(made["secrets"], json!([]), "{preset}");
     }
@@ -225,6 +228,93 @@ async fn a_provider_that_publishes_its_keys_needs_no_secret() {
         add(&Deployment::new(), json!({"preset": "plaid"}), &json!({"secrets": null})).await;
     plaid.problem(422, "invalid-request");
     assert_eq!(plaid.fields(), ["secrets"]);
+}
+
+const TOPIC: &str = "arn:aws:sns:eu-central-1:123456789012:orders";
+
+/// Amazon signs for the topics of everybody.
+#[tokio::test]
+async fn a_source_of_sns_is_of_one_topic_and_waits_for_its_confirmation() {
+    let sns = || json!({"preset": "aws_sns"});
+    let postern = Deployment::new();
+    for config in [json!({}), json!({"topic_arn": " "}), json!({"topic": TOPIC})] {
+        let answer = add(&postern, sns(), &json!({"secrets": null, "config": config})).await;
+        let detail = answer.problem(422, "invalid-request");
+        assert!(detail.contains("anybody with an AWS account could send; set the ARN"), "{detail}");
+        assert_eq!(answer.fields(), ["config.topic_arn"]);
+    }
+    let own = json!({"own": {"verifier": "sns", "identity": {"id": "{json:/MessageId}"}}});
+    let answer = add(&postern, own, &json!({"secrets": null})).await;
+    answer.problem(422, "invalid-request");
+    assert_eq!(answer.fields(), ["config.topic_arn"], "{}", answer.text);
+
+    let topic = json!({"topic_arn": TOPIC});
+    let made = add(&postern, sns(), &json!({"secrets": null, "config": topic})).await.good(201);
+    assert_eq!(made["awaits_secret_until"], at(24 * 3600).to_string());
+    let words = made["health"]["words"].as_str().unwrap();
+    assert!(
+        words.starts_with("waits for the provider to ask for a confirmation, until"),
+        "{words}"
+    );
+    let answer = postern.patch("/v1/sources/x", &json!({"config": {}})).await;
+    answer.problem(422, "invalid-request");
+    assert_eq!(answer.fields(), ["config.topic_arn"]);
+    // A wait that was ended stays so when something else changes.
+    let stop = json!({"awaits_secret_hours": null, "config": topic});
+    assert_eq!(
+        postern.patch("/v1/sources/x", &stop).await.good(200)["awaits_secret_until"],
+        json!(null)
+    );
+    let again = postern.patch("/v1/sources/x", &json!({"config": topic})).await.good(200);
+    assert_eq!(again["awaits_secret_until"], json!(null));
+
+    let postern = Deployment::new();
+    let hours = json!({"secrets": null, "config": topic, "awaits_secret_hours": 2});
+    let made = add(&postern, sns(), &hours).await.good(201);
+    assert_eq!(made["awaits_secret_until"], at(2 * 3600).to_string());
+
+    let postern = Deployment::new();
+    postern.post("/v1/sources", &source("x")).await.good(201);
+    let answer = postern.patch("/v1/sources/x", &json!({"scheme": sns()})).await;
+    answer.problem(422, "invalid-request");
+    assert_eq!(answer.fields(), ["config.topic_arn"]);
+    let turned = json!({"scheme": sns(), "config": topic});
+    let turned = postern.patch("/v1/sources/x", &turned).await.good(200);
+    assert_eq!(turned["awaits_secret_until"], at(24 * 3600).to_string());
+}
+
+/// ING-dedupe-key-unsigned-header: where the same bytes mean another change, their hash tells nothing apart.
+#[tokio::test]
+async fn requests_that_all_count_are_not_told_apart_by_content() {
+    let names = signing::preset_names();
+    let counting =
+        names.filter(|name| signing::Scheme::preset(name).unwrap().counts_every_request());
+    let (mut batches, mut others) = (0, 0);
+    for name in counting {
+        let scheme = json!({"preset": name});
+        let by = |dedupe: &str| json!({"secrets": {"1": "whsec_0123456789abcdef0123456789"}, "dedupe": dedupe});
+        let answer = add(&Deployment::new(), scheme.clone(), &by("content")).await;
+        let detail = answer.problem(422, "invalid-request");
+        assert!(answer.fields().contains(&"dedupe".to_owned()), "{name}: {detail}");
+        assert!(detail.contains("leave it at `id`"), "{name}: {detail}");
+        let postern = Deployment::new();
+        if add(&postern, scheme.clone(), &by("id")).await.status.as_u16() == 201 {
+            let answer = postern.patch("/v1/sources/x", &json!({"dedupe": "content"})).await;
+            answer.problem(422, "invalid-request");
+            assert_eq!(answer.fields(), ["dedupe"], "{name}");
+            postern.patch("/v1/sources/x", &json!({"dedupe": "id"})).await.good(200);
+        }
+        let is_batch = signing::Scheme::preset(name).unwrap().is_batch();
+        *(if is_batch { &mut batches } else { &mut others }) += 1;
+    }
+    assert!(batches > 0 && others > 0, "{batches} {others}");
+    // A scheme that is chosen later is judged with what the source has.
+    let postern = Deployment::new();
+    add(&postern, json!({"preset": "github"}), &json!({"dedupe": "content"})).await.good(201);
+    let answer =
+        postern.patch("/v1/sources/x?force=true", &json!({"scheme": {"preset": "ms_graph"}})).await;
+    answer.problem(422, "invalid-request");
+    assert_eq!(answer.fields(), ["dedupe"]);
 }
 
 /// Whoever can choose a preset can make a source of it, if he gives what it asks for.

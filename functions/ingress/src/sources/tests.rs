@@ -217,3 +217,44 @@ async fn a_source_with_its_own_scheme_is_used() {
     let own = World::new(SchemeChoice::Own(serde_json::json!({"like": "github"})));
     assert!(own.sources().find(&name("hub"), at(0)).await.unwrap().is_some());
 }
+
+/// Counts what is logged as a warning or worse.
+#[derive(Clone, Default)]
+struct Complaints(Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for Complaints {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let is_bad = *event.metadata().level() <= tracing::Level::WARN;
+        self.0.fetch_add(is_bad.into(), std::sync::atomic::Ordering::Relaxed);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Plaid tells its keys only to those who say who they are.
+#[test]
+fn a_credential_beside_published_keys_is_no_key_and_nothing_to_complain_of() {
+    let check = |preset: &str, text: &str, keys: usize, complaints: usize| {
+        let scheme = SchemeChoice::Preset(preset.to_owned());
+        let source = Source::new(name("hub"), scheme, Handler::Mirror { emit_to: None }, at(0));
+        let counted = Complaints::default();
+        let feed = tracing::subscriber::with_default(counted.clone(), || {
+            Feed::new(source, &[secret("k1", text, None)]).unwrap()
+        });
+        let counted = counted.0.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!((feed.keys(at(0)).len(), counted), (keys, complaints), "{preset}");
+    };
+    check("plaid", "client-id:the-secret-of-the-client", 0, 0);
+    check("circle", "the-api-key-of-this-account", 0, 0);
+    check("paypal", "short", 0, 0);
+    check("github", "the-secret-of-this-repository", 1, 0);
+    check("github", " blanks around it ", 0, 1);
+}

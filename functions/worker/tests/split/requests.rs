@@ -33,6 +33,27 @@ async fn a_request_becomes_its_events_and_says_how_many() {
     assert_eq!(world.rows(Status::Processed).len(), 4);
 }
 
+/// SEC-live-test-mode: the request as a whole has no mode, and is split whatever it says.
+#[tokio::test]
+async fn each_event_of_a_request_has_a_mode_of_its_own() {
+    let mut world = World::new();
+    world.change("batches", |source| source.only = [("/live".to_owned(), true.into())].into());
+    let events = [json!({"id": "a", "live": true}), json!({"id": "b", "live": false}), event("c")];
+    let body = json!({ "live": false, "events": events }).to_string();
+    let parent = world.came("batches", body.as_bytes(), None).await;
+    world.rest().await;
+    assert_eq!(
+        (world.row(&parent).status, world.row(&parent).children()),
+        (Status::Processed, Some(3))
+    );
+    assert_eq!(world.told(), [events[0].to_string()]);
+    for id in ["b", "c"] {
+        let row = world.row(&key("batches", id));
+        assert_eq!(row.status, Status::Ignored);
+        assert_eq!(row.next_action.as_deref(), Some("other mode: /live is not true"));
+    }
+}
+
 #[tokio::test]
 async fn a_request_without_events_is_ignored_with_the_reason() {
     let world = World::new();

@@ -90,6 +90,15 @@ impl World {
         }
     }
 
+    /// One of the sources is configured in another way; the other one is gone.
+    pub(crate) fn change(&mut self, name: &str, change: impl FnOnce(&mut Source)) {
+        let forward = Handler::Forward { tenant: "demo".parse().unwrap(), types: Vec::new() };
+        let mut source =
+            Source::new(name.parse().unwrap(), scheme(name == "batches"), forward, at(0));
+        change(&mut source);
+        self.only(source);
+    }
+
     /// This source, and no other.
     pub(crate) fn only(&mut self, source: Source) {
         let registry = Store::new(1);

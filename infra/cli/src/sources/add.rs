@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::{
-    form::{Dedupe, HandlerFrom, MailSlot, SchemeFrom, hours},
+    form::{Dedupe, HandlerFrom, MailSlot, OnlyFrom, SchemeFrom, hours},
     show,
 };
 use crate::{complaint::Complaint, print, secret::SecretFrom};
@@ -17,8 +17,10 @@ use crate::{complaint::Complaint, print, secret::SecretFrom};
     group = clap::ArgGroup::new("what").required(true).multiple(false).args(["forward", "mirror"]),
     after_help = "Examples:
   postern sources add shop --scheme stripe --forward acme           asks for the secret
+  postern sources add live --scheme stripe --forward acme --only /livemode=true
   postern sources add code --scheme github --mirror --dedupe content --secret-file secret.txt
   postern sources add tasks --scheme asana --mirror --await-secret 24h
+  postern sources add topic --scheme aws_sns --config topic_arn=arn:aws:sns:eu-central-1:123456789012:orders --mirror
   postern sources add alerts --mail-slot path --forward acme        makes a secret address
   postern sources add own --scheme-file own.toml --config url=https://hooks.example/in --mirror"
 )]
@@ -46,12 +48,15 @@ pub struct Add {
     /// The provider sends each event to this source, too: file them there, and take each once
     #[arg(long, value_name = "SOURCE")]
     same_as: Option<String>,
+    #[command(flatten)]
+    only: OnlyFrom,
 }
 
 /// Change a source; what is left out stays as it is
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   postern sources set code --dedupe content
+  postern sources set shop --only /livemode=true
   postern sources set shop-eu --same-as shop
   postern sources set tasks --await-secret 24h")]
 pub struct Set {
@@ -70,6 +75,11 @@ pub struct Set {
     /// File its events under its own name again
     #[arg(long)]
     not_same_as: bool,
+    #[command(flatten)]
+    only: OnlyFrom,
+    /// Carry out every event again, whatever it says
+    #[arg(long, conflicts_with = "only")]
+    not_only: bool,
     /// Wait so long for the secret that the provider brings by itself, up to 72h
     #[arg(long, value_name = "TIME", value_parser = hours, conflicts_with = "stop_waiting")]
     await_secret: Option<u32>,
@@ -87,15 +97,19 @@ impl Add {
         let mut form = Map::new();
         form.insert("name".to_owned(), json!(self.name));
         // Before anybody is asked for a secret.
-        put(&mut form, "scheme", self.scheme.scheme()?);
+        let scheme = self.scheme.scheme()?;
+        let confirms = scheme.as_ref().is_some_and(SchemeFrom::confirms);
+        put(&mut form, "scheme", scheme);
         put(&mut form, "config", self.scheme.config());
         put(&mut form, "handler", self.handler.handler());
         if matches!(self.dedupe, Dedupe::Content) {
             form.insert("dedupe".to_owned(), json!(self.dedupe.name()));
         }
         put(&mut form, "same_as", self.same_as.as_ref().map(|other| json!(other)));
+        put(&mut form, "only", self.only.only());
         put(&mut form, "awaits_secret_hours", self.await_secret.map(|hours| json!(hours)));
         let needs_none = self.no_secret
+            || confirms
             || self.await_secret.is_some()
             || self.scheme.mail_slot == Some(MailSlot::Path);
         if self.secret.is_given() && !self.no_secret || !needs_none {
@@ -118,7 +132,17 @@ impl Add {
             }
         }
         if let Some(until) = source.get("awaits_secret_until").and_then(Value::as_str) {
-            writeln!(out, "It waits for the provider to bring the secret, until {until}.")?;
+            let chosen = source.get("scheme");
+            if chosen.is_some_and(SchemeFrom::confirms) {
+                let words = "It waits for the provider to ask for a confirmation, and answers by itself, until";
+                writeln!(out, "{words} {until}.")?;
+                writeln!(
+                    out,
+                    "Subscribe before that; later, `postern sources set {name} --await-secret 24h`."
+                )?;
+            } else {
+                writeln!(out, "It waits for the provider to bring the secret, until {until}.")?;
+            }
         }
         show::weaker(out, source)?;
         show::warnings(out, source)
@@ -135,6 +159,7 @@ impl Set {
         put(&mut form, "dedupe", self.dedupe.map(|dedupe| json!(dedupe.name())));
         let same_as = self.same_as.as_ref().map(|other| json!(other));
         put(&mut form, "same_as", same_as.or(self.not_same_as.then_some(Value::Null)));
+        put(&mut form, "only", self.only.only().or(self.not_only.then_some(json!({}))));
         let wait = self.await_secret.map(|hours| json!(hours));
         put(&mut form, "awaits_secret_hours", wait.or(self.stop_waiting.then_some(Value::Null)));
         if form.is_empty() {

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use serde_json::{Map, Value, json};
-use signing::Scheme;
+use signing::{Scheme, scheme::Verifier};
 
 use crate::complaint::{Complaint, printable};
 
@@ -30,6 +30,15 @@ pub(super) struct SchemeFrom {
     /// once
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     config: Vec<(String, String)>,
+}
+
+/// Which events are carried out.
+#[derive(clap::Args, Debug, Default)]
+pub(super) struct OnlyFrom {
+    /// Carry out only events that say this at a JSON pointer, such as /livemode=true; others are kept and ignored. true,
+    /// false and numbers are meant as such, anything else is a text; may be given more than once
+    #[arg(long, value_name = "POINTER=VALUE", value_parser = pair)]
+    only: Vec<(String, String)>,
 }
 
 /// What stands in for a signature.
@@ -98,11 +107,28 @@ impl SchemeFrom {
         })
     }
 
+    /// Whether the provider has no secret to give, and asks for a confirmation instead.
+    pub(super) fn confirms(scheme: &Value) -> bool {
+        let preset = scheme.get("preset").and_then(Value::as_str).and_then(Scheme::preset);
+        let own = || Scheme::from_value(scheme.get("own")?.clone()).ok();
+        preset.or_else(own).is_some_and(|scheme| scheme.verifier() == Some(Verifier::Sns))
+    }
+
     /// What `{config:..}` stands for; `None`: no word about it.
     pub(super) fn config(&self) -> Option<Value> {
         let pairs = self.config.iter().map(|(key, value)| (key.clone(), json!(value)));
         let config: Map<_, _> = pairs.collect();
         (!config.is_empty()).then_some(Value::Object(config))
+    }
+}
+
+impl OnlyFrom {
+    /// What events must say as the api takes it; `None`: no word about it.
+    pub(super) fn only(&self) -> Option<Value> {
+        let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        let only: Map<_, _> =
+            self.only.iter().map(|(at, text)| (at.clone(), value(text))).collect();
+        (!only.is_empty()).then_some(Value::Object(only))
     }
 }
 

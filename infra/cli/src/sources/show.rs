@@ -25,8 +25,16 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
     if let Some(other) = source.get("same_as").and_then(Value::as_str) {
         line(out, "same as", &format!("{}: its events are filed there", printable(other)))?;
     }
+    for (pointer, value) in source.get("only").and_then(Value::as_object).into_iter().flatten() {
+        let (pointer, value) = (printable(pointer), printable(&value.to_string()));
+        line(
+            out,
+            "only",
+            &format!("events with {pointer} = {value}; others are kept, and ignored"),
+        )?;
+    }
     if let Some(until) = source.get("awaits_secret_until").and_then(Value::as_str) {
-        line(out, "waits", &format!("for a secret that the provider brings, until {until}"))?;
+        line(out, "waits", &format!("for the provider's handshake, until {until}"))?;
     }
     for secret in items(source, "/secrets") {
         let (id, words) = (text(secret, "id"), text(secret, "words"));

@@ -79,6 +79,8 @@ struct Params {
     keys: Option<Value>,
     #[serde(default)]
     certs: Option<Value>,
+    #[serde(default)]
+    config: Option<Value>,
 }
 
 /// What ought to go back to the provider.
@@ -209,8 +211,17 @@ impl Case {
         self.name.as_deref().map_or_else(|| self.at.clone(), printable)
     }
 
-    /// The preset of the case: that of its provider, or, where a provider signs in several ways, of `params.kind` of it.
+    /// The preset of the case: that of its provider, or, where a provider signs in several ways, of `params.kind` of it;
+    /// with `params.config`, as a source would have it.
     pub(super) fn preset(&self) -> Option<Scheme> {
+        let scheme = self.plain_preset()?;
+        let config = self.params.as_ref().and_then(|params| params.config.clone());
+        let Some(config) = config.filter(Value::is_object) else { return Some(scheme) };
+        let configured = serde_json::json!({ "like": scheme.name(), "config": config });
+        Scheme::from_value(configured).ok()
+    }
+
+    fn plain_preset(&self) -> Option<Scheme> {
         let provider = self.provider.as_deref()?;
         let kind = self.params.as_ref().and_then(|params| params.kind.as_ref()?.as_str());
         let particular = kind.and_then(|kind| Scheme::preset(&format!("{provider}_{kind}")));

@@ -109,6 +109,7 @@ mod tests {
             same_as: Some("other".parse().unwrap()),
             awaits_secret_until: Some(at),
             config: [("url".to_owned(), "https://hooks.example/in".to_owned())].into(),
+            only: [("/livemode".to_owned(), true.into())].into(),
             ..Source::new(
                 "stripe".parse().unwrap(),
                 SchemeChoice::Preset("stripe".to_owned()),
@@ -121,6 +122,7 @@ mod tests {
             same_as: None,
             awaits_secret_until: None,
             config: std::collections::BTreeMap::new(),
+            only: std::collections::BTreeMap::new(),
             ..source.clone()
         };
         let endpoint = Endpoint {

@@ -384,3 +384,41 @@ fn of_messages_that_are_sent_at_once_each_has_its_own_fate() {
     let fates: Vec<_> = entries.iter().map(|entry| entry.enqueued).collect();
     assert_eq!(fates, [Enqueued::NotNeeded, Enqueued::Sent, Enqueued::Failed, Enqueued::Sent]);
 }
+
+/// A provider that sends the same bytes for one change after another, where the events have no ids of their own.
+#[test]
+fn where_every_request_counts_the_same_bytes_at_two_times_are_two_requests_with_two_events_each() {
+    let scheme = Scheme::preset("ms_graph").unwrap();
+    assert!(scheme.is_batch() && scheme.counts_every_request());
+    let world = World { scheme, ..World::new(true) };
+    let rows = || world.store.tables().inbox.len();
+    let state = "the-client-state-of-this-test";
+    let came = |ids: [Option<&str>; 2], second: i64| {
+        let events =
+            ids.map(|id| json!({ "id": id, "clientState": state, "changeType": "updated" }));
+        let body = json!({ "value": events }).to_string();
+        let keys = [Key::parse(&world.scheme, "k1", &Secret::new(state)).unwrap()];
+        let headers = HeaderMap::new();
+        let (method, url) = ("POST", "https://hooks.example/webhooks/demo");
+        let body = body.as_bytes();
+        let request = Request { method, url, headers: &headers, body, path_secret: None };
+        let handler = Handler::Mirror { emit_to: None };
+        let feed =
+            Source::new(source(), SchemeChoice::Preset("ms_graph".to_owned()), handler, at(0));
+        let verified = signing::verify(&world.scheme, &keys, &request, at(second)).unwrap();
+        let incoming = Incoming::verified(&feed, verified, &headers);
+        let incoming = incoming.under(&world.scheme, &request, at(second));
+        let parent = world.row(&world.accept(incoming, at(second)).unwrap().key);
+        let content = world.content(&parent).unwrap();
+        let events = elements(&parent, &content, &world.scheme).unwrap().events;
+        for event in events {
+            let child = world.row(&world.accept(event, at(second)).unwrap().key);
+            assert_eq!(child.new.parent.as_deref(), Some(parent.new.key.event_id()));
+        }
+        parent.new.key
+    };
+    let first = came([None, None], 0);
+    assert_eq!(rows(), 3);
+    assert_ne!(came([None, None], 60), first);
+    assert_eq!(rows(), 6);
+}

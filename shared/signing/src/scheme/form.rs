@@ -107,15 +107,18 @@ pub(crate) enum BodyRule {
     Any,
     NonEmpty,
     Json,
+    /// JSON, or nothing at all.
+    JsonOrEmpty,
     /// A JSON object.
     Object,
 }
 
 impl BodyRule {
-    pub(crate) const ALL: [(&'static str, Self); 4] = [
+    pub(crate) const ALL: [(&'static str, Self); 5] = [
         ("any", Self::Any),
         ("nonempty", Self::NonEmpty),
         ("json", Self::Json),
+        ("json-or-empty", Self::JsonOrEmpty),
         ("object", Self::Object),
     ];
 }

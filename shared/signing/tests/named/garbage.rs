@@ -30,7 +30,7 @@ fn all() -> Vec<(Scheme, Vec<Key>)> {
             "verifier = \"jwt-body-hash\"\nconfig = { header = \"x-token\", issuer = \"i\" }",
             "test-fake-secret-0123456789abcdef",
         ),
-        published("verifier = \"sns\"", SNS),
+        published("verifier = \"sns\"\nconfig = { topic_arn = \"arn:x\" }", SNS),
         published(
             "verifier = \"paypal\"\nbody_unsigned = true\nconfig = { webhook_id = \"w\" }",
             PAYPAL,

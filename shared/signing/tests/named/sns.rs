@@ -16,7 +16,12 @@ const TOPIC: &str = "arn:aws:sns:us-east-1:123456789012:FakeTopic";
 /// Made once with the key in `keys/` over the members of [`notification`]: `ring` makes no signatures with SHA-1.
 const SHA_1: &str = "TmvE2k+10x6bC0VKS/GoQEz+Qgl4CeAPPoI38ngFQcgVEzhXwNr3jT8KyXLpvaOY6gCVCsRf0/i99KFaiodhoHKWjSedkQLIbnZfZs7BGnz2XRe3B49xtuIsqH+2396M1b3aPrhlT8cwVl+K0jDDNxFWFvv3Eltl6DkeVuDNohesym4xmpyYO0zu2Gcuc9QVI0R5OGy5HGIyj8RlJ43IVlmb7jNGunx7WmPpRljWp8S3UGqvQjeZ7PgDyqkZdoHTB4Kpoe49hvEujpcHdz3/LamSZvDiRMGWvk+He4n5aKhbKkRS1a8rR97p+lpDK/teGxGGVrpDI51qanV5+RrJXg==";
 
+/// Of our topic.
 fn ours(config: &str) -> Scheme {
+    of(&format!("topic_arn = \"{TOPIC}\", {config}"))
+}
+
+fn of(config: &str) -> Scheme {
     scheme(&format!(
         "verifier = \"sns\"\nconfig = {{ {config} }}\n[identity]\nid = \"{{json:/MessageId}}\"\ntype = \"{{json:/Type}}\""
     ))
@@ -89,10 +94,10 @@ fn the_members_of_each_kind_of_message_are_signed() {
     check(&signed(but(confirmation(), "Type", "UnsubscribeConfirmation")), "ok");
     check(&without(signed(notification()), "Subject"), NO);
     check(&but(signed(without(notification(), "Subject")), "Subject", ""), NO);
-    for name in ["Message", "MessageId", "Subject", "Timestamp", "TopicArn"] {
+    for name in ["Message", "MessageId", "Subject", "Timestamp"] {
         check(&but(signed(notification()), name, "other"), NO);
     }
-    for name in ["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn"] {
+    for name in ["Message", "MessageId", "SubscribeURL", "Timestamp", "Token"] {
         check(&but(signed(confirmation()), name, "other"), NO);
     }
     check(&but(signed(confirmation()), "Type", "UnsubscribeConfirmation"), NO);
@@ -117,7 +122,7 @@ fn both_versions_of_the_signature_are_known_and_one_can_be_demanded() {
 /// Amazon signs for everybody: without this anyone with an account could send.
 #[test]
 fn a_stranger_s_topic_is_refused_however_well_signed() {
-    let scheme = ours(&format!("topic_arn = \"{TOPIC}\""));
+    let scheme = ours("");
     let verdict = |message: &Value| arrived(message).verdict(&scheme, &keys(&scheme));
     assert_eq!(verdict(&signed(notification())), "ok");
     for topic in ["arn:aws:sns:us-east-1:999999999999:FakeTopic", &TOPIC.to_lowercase(), ""] {
@@ -130,11 +135,50 @@ fn a_stranger_s_topic_is_refused_however_well_signed() {
             "bad_signature: not_ours"
         );
     }
+    // nor can it be called ours afterwards
+    let theirs = but(notification(), "TopicArn", "arn:aws:sns:us-east-1:999999999999:FakeTopic");
+    assert_eq!(verdict(&but(signed(theirs), "TopicArn", TOPIC)), NO);
     // and makes nobody fetch a certificate
     let stranger =
         signed(but(notification(), "TopicArn", "arn:aws:sns:us-east-1:999999999999:FakeTopic"));
     let rejected = arrived(&stranger).read(&scheme, &[], NOW).unwrap_err();
     assert_eq!(rejected.wanted_key(), None);
+}
+
+/// So does everybody who does not say whose topic it is to be.
+#[test]
+fn without_a_topic_nothing_is_believed_and_nothing_confirmed() {
+    for config in ["", "topic_arn = \"\"", "topic_arn = \" \""] {
+        let scheme = of(config);
+        for message in [notification(), confirmation()] {
+            let verdict = arrived(&signed(message)).verdict(&scheme, &keys(&scheme));
+            assert_eq!(verdict, "malformed: not_configured", "{config}");
+        }
+        assert_eq!(scheme.missing_config(), ["topic_arn"]);
+        let preset = format!("like = \"aws_sns\"\nconfig = {{ {config} }}");
+        assert_eq!(confirmed(&Scheme::from_toml(&preset).unwrap()), None, "{config}");
+    }
+    let preset = format!("like = \"aws_sns\"\nconfig = {{ topic_arn = \"{TOPIC}\" }}");
+    let url = confirmation()["SubscribeURL"].as_str().map(str::to_owned);
+    assert_eq!(confirmed(&Scheme::from_toml(&preset).unwrap()), url);
+}
+
+/// The address that a waiting source would call to confirm a subscription.
+fn confirmed(scheme: &Scheme) -> Option<String> {
+    let (headers, body) = (http::HeaderMap::new(), signed(confirmation()).to_string());
+    let url = "https://hooks.example/in";
+    let request = signing::Request {
+        method: "POST",
+        url,
+        headers: &headers,
+        body: body.as_bytes(),
+        path_secret: None,
+    };
+    let now = jiff::Timestamp::from_second(NOW).unwrap();
+    match signing::handshake::answer(scheme, &keys(scheme), &request, true, now)? {
+        signing::handshake::Answer::Confirm { url, .. } => Some(url),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Names and values stand on lines of their own, so whoever may publish a message chooses lines of the signed text. They

@@ -36,6 +36,7 @@ fn source(name: &str) -> Source {
         same_as: Some("other".parse().unwrap()),
         awaits_secret_until: Some(at(600)),
         config: [("url".to_owned(), "https://hooks.example/in".to_owned())].into(),
+        only: [("/livemode".to_owned(), json!(true))].into(),
         ..Source::new(name.parse().unwrap(), scheme, handler, at(0))
     }
 }
