@@ -17,6 +17,10 @@ const USUAL_MOST: usize = 200;
 /// Characters of any text that a handshake may carry.
 const MOST: usize = 1024;
 
+/// The hosts whose addresses [`crate::lookup::confirmation`] takes: another would be promised a confirmation and never get
+/// it.
+const FETCHED: [&str; 2] = ["sns.*.amazonaws.com", "sns.*.amazonaws.com.cn"];
+
 /// Reads all handshakes. `body_is_object`: what a form allows can never pass as the body of an event.
 pub(in crate::scheme) fn handshakes(
     reader: &mut Reader<'_>,
@@ -78,10 +82,11 @@ fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_object: bool, b
             "fetches an address for anybody who asks; demand `proof = \"signature\"`",
         );
     }
-    if handshake.confirm.is_some() && by != Some(Proof::Verifier(Verifier::Sns)) {
+    let is_fetched = |host: &String| FETCHED.contains(&host.as_str());
+    if handshake.confirm.as_ref().is_some_and(|confirm| !confirm.hosts.iter().all(is_fetched)) {
         reader.problem(
-            "confirm",
-            "belongs to `verifier = \"sns\"`; nobody fetches the address of another provider",
+            "confirm.hosts",
+            format!("names one of which no address is fetched; these are: {}", FETCHED.join(", ")),
         );
     }
 }
