@@ -62,7 +62,7 @@ both! {
     memory_keeps_the_contract_of_deliveries, dynamo_keeps_the_contract_of_deliveries: deliveries;
     memory_keeps_the_contract_of_the_registry, dynamo_keeps_the_contract_of_the_registry: registry;
     memory_keeps_the_contract_of_the_watch, dynamo_keeps_the_contract_of_the_watch: watch;
-    memory_keeps_the_contract_of_provider_keys, dynamo_keeps_the_contract_of_provider_keys: provider_keys;
+    memory_keeps_the_contract_of_published_keys, dynamo_keeps_the_contract_of_published_keys: published_keys;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     message::InboundMessage,
-    ports::{Bodies, Inbox, Learning, ProviderKeys, Queue, SetSourceSecrets, Watch},
+    ports::{Bodies, Inbox, Learning, PublishedKeys, Queue, SetSourceSecrets, Watch},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
@@ -71,7 +71,7 @@ where
     I: Inbox,
     Q: Queue<InboundMessage>,
     B: Bodies,
-    T: Watch + ProviderKeys,
+    T: Watch + PublishedKeys,
 {
     let arrival = event.into();
     let answer = ingress.receive(&arrival, token, now).await;

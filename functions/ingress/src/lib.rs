@@ -19,13 +19,13 @@ mod shake;
 pub mod sources;
 mod told;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use domain::{
     id::SourceName,
     inbox::Accepted,
     message::InboundMessage,
-    ports::{AcceptReport, Bodies, Inbox, Learning, ProviderKeys, Queue, SetSourceSecrets, Watch},
+    ports::{AcceptReport, Bodies, Inbox, Learning, PublishedKeys, Queue, SetSourceSecrets, Watch},
 };
 use flow::{
     accept::{Door, Entry},
@@ -90,7 +90,7 @@ where
     I: Inbox,
     Q: Queue<InboundMessage>,
     B: Bodies,
-    T: Watch + ProviderKeys,
+    T: Watch + PublishedKeys,
 {
     /// Takes one request in. `token` tells this try apart from every other.
     pub async fn receive(&self, arrival: &Arrival, token: String, now: Timestamp) -> Answer {
@@ -139,19 +139,8 @@ where
             return Err(Refused::NoSource);
         }
         // I3
-        let (feed, verified) = match verify(&feed, arrival, now) {
-            Err(rejected) if rejected.is_refreshable() => {
-                match self.sources.refresh(&name, now).await {
-                    Some(newer) => {
-                        let verdict = verify(&newer, arrival, now);
-                        (newer, verdict)
-                    }
-                    None => (feed, Err(rejected)),
-                }
-            }
-            verdict => (feed, verdict),
-        };
-        let verified = verified.map_err(|rejected| match rejected.wanted_key() {
+        let (feed, verdict) = self.judge(feed, arrival, now).await;
+        let verified = verdict.map_err(|rejected| match rejected.wanted_key() {
             // Not the sender's fault, and the sweeper will have fetched it when the provider tries again.
             Some(_) => Refused::KeyUnknown(rejected),
             None => Refused::Untrusted(rejected),
@@ -167,6 +156,27 @@ where
         let answer = Answer::to_event(feed.scheme.acknowledge());
         let is_ageing = feed.is_ageing(&key_id, now);
         Ok(Taken::Event(Receipt { source: name, entry, key_id, is_ageing, answer }))
+    }
+
+    /// I3: the verdict, by the secrets as they are now if those at hand do not do; and the feed that it is by.
+    async fn judge<'r>(
+        &self,
+        feed: Arc<Feed>,
+        arrival: &'r Arrival,
+        now: Timestamp,
+    ) -> (Arc<Feed>, Result<Verified<'r>, Rejected>) {
+        match verify(&feed, arrival, now) {
+            Err(rejected) if rejected.is_refreshable() => {
+                match self.sources.refresh(&feed.source.name, now).await {
+                    Some(newer) => {
+                        let verdict = verify(&newer, arrival, now);
+                        (newer, verdict)
+                    }
+                    None => (feed, Err(rejected)),
+                }
+            }
+            verdict => (feed, verdict),
+        }
     }
 
     /// I8, and what the operators see. None of it can change the answer.

@@ -13,7 +13,7 @@ use std::{
 use domain::{
     body::Sha256Hash,
     id::SourceName,
-    ports::{AcceptReport, ProviderKeys, RejectReport, RejectSample, Stored, Want, Watch},
+    ports::{AcceptReport, PublishedKeys, RejectReport, RejectSample, Stored, Want, Watch},
 };
 use http::HeaderMap;
 use jiff::Timestamp;
@@ -65,7 +65,7 @@ struct Collected {
     written_at: Option<Timestamp>,
 }
 
-impl<'a, T: Watch + ProviderKeys> Lookout<'a, T> {
+impl<'a, T: Watch + PublishedKeys> Lookout<'a, T> {
     /// Notes it all in this table.
     pub fn new(state: &'a T) -> Self {
         Self { state, kept: Mutex::default() }
@@ -104,7 +104,7 @@ impl<'a, T: Watch + ProviderKeys> Lookout<'a, T> {
         }
     }
 
-    /// Asks for a key of the provider, unless one was asked for a moment ago: the provider's next try asks again.
+    /// Asks for a published key, unless one was asked for a moment ago: the provider's next try asks again.
     pub async fn want(&self, source: &SourceName, id: &str, now: Timestamp) {
         let is_due = {
             let mut kept = self.kept();
@@ -116,7 +116,12 @@ impl<'a, T: Watch + ProviderKeys> Lookout<'a, T> {
         };
         if is_due {
             let want = Want::Key(id.to_owned());
-            self.write(source, "a key that is wanted", self.state.want(source, &want, now)).await;
+            self.write(
+                source,
+                "a published key that is wanted",
+                self.state.want(source, &want, now),
+            )
+            .await;
         }
     }
 

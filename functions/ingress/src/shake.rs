@@ -8,7 +8,7 @@ use domain::{
     id::SourceName,
     message::InboundMessage,
     ports::{
-        Bodies, Changed, Inbox, Learning, ProviderKeys, Queue, SetSourceSecrets, SourceSecret,
+        Bodies, Changed, Inbox, Learning, PublishedKeys, Queue, SetSourceSecrets, SourceSecret,
         StoreError, Want, Watch,
     },
     secret::SecretText,
@@ -38,7 +38,7 @@ where
     I: Inbox,
     Q: Queue<InboundMessage>,
     B: Bodies,
-    T: Watch + ProviderKeys,
+    T: Watch + PublishedKeys,
 {
     /// Answers a handshake. `None`: it is none.
     pub(crate) async fn shake(

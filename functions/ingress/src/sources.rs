@@ -1,4 +1,4 @@
-//! Sources with their schemes, their secrets and the keys that their providers publish, kept between requests.
+//! Sources with their schemes, their secrets and their published keys, kept between requests.
 //!
 //! A request that is refused costs no read, unless it makes up a new name: known sources are believed for minutes, the
 //! latest unknown names are remembered, and a wrong signature makes us look for newer secrets once a minute at most.
@@ -13,7 +13,7 @@ use std::{
 use domain::{
     id::SourceName,
     ports::{
-        KEY_LIFE, ProviderKeys, PublishedKey, Registry, SourceSecret, SourceSecrets, StoreError,
+        KEY_LIFE, PublishedKey, PublishedKeys, Registry, SourceSecret, SourceSecrets, StoreError,
     },
     source::Source,
 };
@@ -69,7 +69,7 @@ pub enum SourceError {
     #[error("the secrets cannot be read")]
     Secrets(#[source] StoreError),
     /// The keys that its provider publishes cannot be read.
-    #[error("the provider's keys cannot be read")]
+    #[error("the published keys cannot be read")]
     Keys(#[source] StoreError),
     /// It has no scheme, or one that is none.
     #[error("the source has no scheme that can be used")]
@@ -114,7 +114,7 @@ struct Known {
     tried_at: Timestamp,
 }
 
-impl<'a, R: Registry, S: SourceSecrets, K: ProviderKeys> Sources<'a, R, S, K> {
+impl<'a, R: Registry, S: SourceSecrets, K: PublishedKeys> Sources<'a, R, S, K> {
     /// No source yet. One that was read is believed for `fresh`, and for `stale` while it cannot be read again.
     pub fn new(
         registry: &'a R,
@@ -277,7 +277,7 @@ impl Feed {
         Ok(Self { source, scheme, keys, ends, fetched: BTreeMap::new() })
     }
 
-    /// The keys that the provider publishes, beside the secrets.
+    /// Adds the published keys beside the secrets.
     fn add(&mut self, published: Vec<PublishedKey>) {
         for PublishedKey { id, text, fetched_at } in published {
             match Key::published(&self.scheme, &id, &text) {
@@ -287,7 +287,7 @@ impl Feed {
                     self.fetched.insert(id, fetched_at);
                 }
                 Err(error) => {
-                    tracing::error!(source = %self.source.name, %error, "a key of the provider cannot be used");
+                    tracing::error!(source = %self.source.name, %error, "a published key of this source cannot be used");
                 }
             }
         }

@@ -6,7 +6,7 @@ use domain::{
     id::SourceName,
     inbox::Accepted,
     message::InboundMessage,
-    ports::{Bodies, Inbox, Learning, ProviderKeys, Queue, SetSourceSecrets, Watch},
+    ports::{Bodies, Inbox, Learning, PublishedKeys, Queue, SetSourceSecrets, Watch},
 };
 use flow::accept::Enqueued;
 use runtime::telemetry::Step;
@@ -20,7 +20,7 @@ where
     I: Inbox,
     Q: Queue<InboundMessage>,
     B: Bodies,
-    T: Watch + ProviderKeys,
+    T: Watch + PublishedKeys,
 {
     pub(crate) fn tell_enqueued(&self, receipt: &Receipt) {
         if receipt.entry.enqueued == Enqueued::Sent {
@@ -70,10 +70,7 @@ where
         match (refused.answer(), refused) {
             (_, Refused::KeyUnknown(_)) => {
                 self.metrics.count("webhooks_key_unknown_total", source, 1);
-                step.warn(
-                    "asked to come again: the provider's key is being fetched",
-                    Some(refused),
-                );
+                step.warn("asked to come again: the published key is being fetched", Some(refused));
             }
             (Answer::Untrusted, Refused::Untrusted(rejected)) => {
                 self.metrics.count("webhooks_signature_failed_total", source, 1);

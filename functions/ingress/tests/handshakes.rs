@@ -279,7 +279,7 @@ async fn a_subscription_is_confirmed_later_and_by_somebody_else() {
     assert_eq!(owed[0].want, Want::Confirm(url.to_owned()));
     assert!(world.rows().is_empty());
     // What cannot be written down is not answered as if it were.
-    world.store.chaos.on("provider_keys.want", When::Before, Fault::Unavailable);
+    world.store.chaos.on("published_keys.want", When::Before, Fault::Unavailable);
     assert_eq!(world.response(ask(url, 4), 4).await["statusCode"], 503);
 }
 

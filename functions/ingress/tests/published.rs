@@ -1,10 +1,10 @@
-//! Keys that the provider publishes: their absence is asked for, and is never the sender's fault.
+//! Published keys: their absence is asked for, and is never the sender's fault.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod world;
 
-use domain::ports::{KEY_LIFE, Owed, ProviderKeys as _, PublishedKey, Want};
+use domain::ports::{KEY_LIFE, Owed, PublishedKey, PublishedKeys as _, Want};
 use ingress::Answer;
 use rcgen::{KeyPair, PublicKeyData as _};
 use serde_json::Value;
@@ -81,7 +81,7 @@ async fn a_sandbox_looks_for_the_key_again_once_in_a_while() {
     circle.publish(1).await;
     assert_eq!(receive(2).await, Answer::Unavailable);
     assert_eq!(receive(6).await, Answer::Accepted);
-    let reads = circle.world.calls("provider_keys.published");
+    let reads = circle.world.calls("published_keys.published");
     for second in 7..60 {
         let other = KEY_ID.replace('8', "9");
         let arrival = arrival(circle.event(&other, second));
@@ -90,7 +90,11 @@ async fn a_sandbox_looks_for_the_key_again_once_in_a_while() {
             Answer::Unavailable
         );
     }
-    assert_eq!(circle.world.calls("provider_keys.published"), reads, "it has a key: once a minute");
+    assert_eq!(
+        circle.world.calls("published_keys.published"),
+        reads,
+        "it has a key: once a minute"
+    );
 }
 
 /// Strangers can name keys that do not exist: one is asked for every ten seconds, and nothing that is no id.
@@ -106,12 +110,12 @@ async fn a_flood_of_unknown_keys_asks_for_few() {
             Answer::Unavailable
         );
     }
-    assert_eq!(circle.world.calls("provider_keys.want"), 2);
+    assert_eq!(circle.world.calls("published_keys.want"), 2);
     for id in ["../../admin", "", "879dc113-5ca4-4ff7-a6b7-54652083fcf8,x", "A"] {
         let arrival = arrival(circle.event(id, 100));
         assert_eq!(ingress.receive(&arrival, "t".to_owned(), at(100)).await, Answer::Untrusted);
     }
-    assert_eq!(circle.world.calls("provider_keys.want"), 2);
+    assert_eq!(circle.world.calls("published_keys.want"), 2);
 }
 
 #[tokio::test]
@@ -133,5 +137,5 @@ async fn a_key_is_asked_for_again_before_its_life_ends_and_not_believed_after() 
 async fn sources_without_published_keys_cost_no_more() {
     let world = World::new();
     world.answer(world::event("github"), 0).await;
-    assert_eq!(world.calls("provider_keys.published"), 0);
+    assert_eq!(world.calls("published_keys.published"), 0);
 }

@@ -7,7 +7,6 @@ use runtime::{
     aws,
     env::{BadEnv, Base, Env},
 };
-
 use url::Host;
 
 use crate::{Rules, provider::Local};

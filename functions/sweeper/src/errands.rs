@@ -1,4 +1,5 @@
-//! What is owed to providers, or wanted from them: a key that a request named, a subscription that is to be confirmed.
+//! What is owed to providers, or wanted from them: a published key that a request named, a confirmation that a handshake
+//! asked for.
 //!
 //! Ingress never calls out: it writes down what it wants, and here it is fetched. Which address is called, and what an
 //! answer is worth, `signing` says; the host is always one that the scheme pins.
@@ -7,15 +8,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use domain::{
     id::SourceName,
-    ports::{Owed, ProviderKeys, PublishedKey, Registry, SourceSecrets, StoreError, Stored, Want},
+    ports::{Owed, PublishedKey, PublishedKeys, Registry, SourceSecrets, Stored, Want},
 };
 use flow::scheme;
 use futures_util::{StreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
 use runtime::telemetry::{Step, chain};
-use signing::{Secret, lookup};
+use signing::{Scheme, Secret, lookup};
 
-use crate::{Part, Sweeper, after, provider::Provider};
+use crate::{
+    Part, Sweeper, after,
+    provider::{Answered, Provider},
+};
 
 /// Most calls of one sweep, and of one source in it. Strangers can name keys that do not exist, and a provider must not
 /// hear from us for each.
@@ -51,7 +55,7 @@ pub struct Errands<'a, K, P> {
 enum Ran {
     /// The provider gave its key.
     Key(PublishedKey),
-    /// The provider heard that we want the subscription.
+    /// The provider heard our confirmation.
     Confirmed,
     /// Another try may work.
     NotNow(String),
@@ -84,7 +88,7 @@ pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
     until: Timestamp,
 ) -> Part
 where
-    S: ProviderKeys,
+    S: PublishedKeys,
     R: Registry,
     N: Fn() -> Timestamp + Sync,
     K: SourceSecrets,
@@ -129,7 +133,7 @@ async fn run<I, S, O, L, R, Q, W, N, K, P>(
     owed: &Owed,
 ) -> Stored<Next>
 where
-    S: ProviderKeys,
+    S: PublishedKeys,
     R: Registry,
     N: Fn() -> Timestamp + Sync,
     K: SourceSecrets,
@@ -182,12 +186,16 @@ async fn fetch<R: Registry, K: SourceSecrets, P: Provider>(
         Ok(call) => call,
         Err(refused) => return Ok(Ran::Never(refused.to_string())),
     };
-    let answered = match errands.provider.call(&call).await {
-        Ok(answered) => answered,
-        Err(error) => return Ok(Ran::NotNow(chain(&error).to_string())),
-    };
-    Ok(match &owed.want {
-        Want::Key(id) => match lookup::read(&scheme, id, answered.status, &answered.body) {
+    Ok(match errands.provider.call(&call).await {
+        Ok(answered) => judge(&scheme, &owed.want, &answered, now),
+        Err(error) => Ran::NotNow(chain(&error).to_string()),
+    })
+}
+
+/// What a provider's answer is worth.
+fn judge(scheme: &Scheme, want: &Want, answered: &Answered, now: Timestamp) -> Ran {
+    match want {
+        Want::Key(id) => match lookup::read(scheme, id, answered.status, &answered.body) {
             Ok(text) => Ran::Key(PublishedKey { id: id.clone(), text, fetched_at: now }),
             Err(refused) if refused.is_transient() => Ran::NotNow(refused.to_string()),
             Err(refused) => Ran::Never(refused.to_string()),
@@ -199,26 +207,25 @@ async fn fetch<R: Registry, K: SourceSecrets, P: Provider>(
             }
             status => Ran::NotNow(format!("the provider says {status}")),
         },
-    })
+    }
 }
 
 /// Never the address: a confirmation's has a token in it.
 fn tell(owed: &Owed, ran: &Ran, next: Next) {
     let what = match owed.want {
-        Want::Key(_) => "a key of the provider",
-        Want::Confirm(_) => "a subscription",
+        Want::Key(_) => "a published key",
+        Want::Confirm(_) => "a confirmation",
     };
     let (source, stage) = (Some(owed.source.as_str()), "errand");
     let step = |result| Step { stage, source, result, ..Step::default() };
     match (ran, next) {
-        (Ran::Key(_), _) => step("fetched").info("a key of the provider was fetched"),
-        (Ran::Confirmed, _) => step("confirmed").info("a subscription was confirmed"),
+        (Ran::Key(_), _) => step("fetched").info("a published key was fetched"),
+        (Ran::Confirmed, _) => step("confirmed").info("a confirmation was made"),
         (Ran::NotNow(why), Next::PutOff(_)) => {
-            step("put_off").warn(&format!("{what} will be asked for again: {why}"), None);
+            step("put_off").warn(&format!("{what} will be tried again: {why}"), None);
         }
         (Ran::NotNow(why) | Ran::Never(why), _) => {
-            let cause = StoreError::Refused(why.clone().into());
-            step("given_up").error(&format!("{what} was not had"), Some(&cause));
+            step("given_up").error(&format!("{what} was given up: {why}"), None);
         }
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use domain::{
     message::{InboundMessage, WakeMessage},
     ports::{
-        DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, ProviderKeys, Queue, Registry,
+        DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, PublishedKeys, Queue, Registry,
         SourceSecrets, State, StoreError, Watch,
     },
 };
@@ -138,7 +138,7 @@ impl Part {
 impl<I, S, O, L, R, Q, W, N, K, P> Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>
 where
     I: Inbox + DueInbox,
-    S: State + Watch + ProviderKeys,
+    S: State + Watch + PublishedKeys,
     O: Outbox,
     L: Lanes + Fanout,
     R: Registry,

@@ -25,8 +25,8 @@ use domain::{
     message::{InboundMessage, Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
     ports::{
-        AcceptReport, Fanout as _, Inbox as _, Outbox as _, ProviderKeys as _, Queue, SourceSecret,
-        State as _, Want, Watch as _,
+        AcceptReport, Fanout as _, Inbox as _, Outbox as _, PublishedKeys as _, Queue,
+        SourceSecret, State as _, Want, Watch as _,
     },
     secret::SecretText,
     source::{Handler, SchemeChoice, Source},

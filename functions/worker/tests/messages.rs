@@ -18,37 +18,24 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::{Object, ObjectRef, Origin, Version},
     id::InboxKey,
-    inbox::{Limits, NewRow, Row, Status},
+    inbox::{NewRow, Row, Status},
     message::{InboundMessage, Message as _},
     outbox::Payload,
     plan::{Change, Plan},
     ports::{Bodies as _, Inbox as _},
-    retry::Backoff,
     source::{Handler, SchemeChoice, Source},
 };
 use flow::{body, payload};
 use jiff::Timestamp;
 use runtime::telemetry::Metrics;
 use testkit::{
+    LIMITS,
     chaos::{Fault, When},
     memory::{MemoryQueue, Store},
 };
 use worker::{
     Outcome, Received, Sources, Worker,
     handlers::{self, Event, PlanFn},
-};
-
-const LIMITS: Limits = Limits {
-    attempts: 12,
-    backoff: Backoff {
-        floor: Duration::ZERO,
-        base: Duration::from_secs(10),
-        cap: Duration::from_secs(900),
-    },
-    visibility: Duration::from_secs(180),
-    horizon: Duration::from_secs(86_400),
-    redrive_margin: Duration::from_secs(120),
-    retention: Duration::from_secs(35 * 86_400),
 };
 
 /// One deployment, with one event in its inbox.

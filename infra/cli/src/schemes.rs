@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use signing::{Scheme, Trust, preset_names};
+use signing::{Scheme, preset_names};
 
 use crate::complaint::{Complaint, printable};
 use crate::print;
@@ -138,7 +138,7 @@ fn summary(scheme: &Scheme) -> Value {
         "algorithm": scheme.algorithm().map(|algorithm| algorithm.to_string()),
         "verifier": scheme.verifier().map(|verifier| verifier.to_string()),
         "trust": scheme.trust().as_str(),
-        "is_weaker": Trust::is_weaker(scheme.trust()),
+        "is_weaker": scheme.trust().is_weaker(),
         "id": id(scheme),
         "tolerance_seconds": scheme.tolerance_seconds(),
         "is_batch": scheme.is_batch(),

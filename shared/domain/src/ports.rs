@@ -4,7 +4,7 @@
 //! The methods say what happens in our words, not how a table does it. What callers branch on is an enum; an error
 //! means that nothing is known, or that nothing can be done.
 
-pub mod provider_keys;
+pub mod published_keys;
 pub mod source_secrets;
 pub mod watch;
 
@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub use self::{
-    provider_keys::{KEY_LIFE, MAX_OWED, Owed, ProviderKeys, PublishedKey, Want},
+    published_keys::{KEY_LIFE, MAX_OWED, Owed, PublishedKey, PublishedKeys, Want},
     source_secrets::{Changed, Learning, SetSourceSecrets, SourceSecret, SourceSecrets},
     watch::{AcceptReport, RejectReport, RejectSample, SourceHealth, Watch},
 };
@@ -88,7 +88,8 @@ pub trait Inbox: Sync {
         now: Timestamp,
     ) -> impl Future<Output = Stored<Noted>> + Send;
 
-    /// A row that has had this status since before this time (parked, processed or ignored) becomes pending again. [`Noted::Moved`]: it is not so.
+    /// A row that has had this status (parked, processed or ignored) since before this time becomes pending again.
+    /// [`Noted::Moved`]: it is not so.
     fn revive(
         &self,
         key: &InboxKey,

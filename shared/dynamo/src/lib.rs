@@ -29,7 +29,7 @@ mod items;
 mod keys;
 mod lanes;
 mod outbox;
-mod provider_keys;
+mod published_keys;
 mod registry;
 mod state;
 mod table;

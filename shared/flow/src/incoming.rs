@@ -76,8 +76,9 @@ impl<'a> Incoming<'a> {
     }
 
     /// The same event, read as its scheme says. Of a request with several events only its bytes are its identity: the
-    /// names that stand in it are those of its events, and its own only tells one delivery from another. What a body that came encoded says of itself is read from what it
-    /// decodes to; the body stays as it was signed. One that cannot be decoded is the worker's to park.
+    /// names that stand in it are those of its events, and its own only tells one delivery from another. What a body that
+    /// came encoded says of itself is read from what it decodes to; the body stays as it was signed. One that cannot be
+    /// decoded is the worker's to park.
     #[must_use]
     pub fn under(mut self, scheme: &Scheme, request: &Request<'_>, now: Timestamp) -> Self {
         if let Some(encoding) = self.headers.get(ENCODING)

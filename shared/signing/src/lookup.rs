@@ -52,6 +52,9 @@ pub enum Refused {
     /// Not an id of the strict form.
     #[error("that is not the id of a key of this provider; nothing is fetched")]
     BadId,
+    /// Not an address that confirms a subscription.
+    #[error("that is not the address of a confirmation; nothing is fetched")]
+    BadConfirmation,
     /// The provider wants to know who asks.
     #[error(
         "the provider's keys are given out only to its customers; set the secret of this source to `client_id:secret`"
@@ -139,7 +142,7 @@ pub fn confirmation(url: &str) -> Result<Call, Refused> {
         .and_then(|path| path.strip_prefix("?Action=ConfirmSubscription&"));
     match query {
         Some(query) if query.bytes().all(plain) => Ok(get(url.into(), None)),
-        _ => Err(Refused::BadId),
+        _ => Err(Refused::BadConfirmation),
     }
 }
 

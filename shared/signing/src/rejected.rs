@@ -15,7 +15,7 @@ pub enum Class {
     Stale,
     /// Something that the scheme needs is missing, doubled or not in its form.
     Malformed,
-    /// The request names a key of the provider that has not been fetched yet. Not the sender's fault: ask it to try again.
+    /// The request names a published key that has not been fetched yet. Not the sender's fault: ask it to try again.
     KeyUnknown,
 }
 
@@ -163,7 +163,7 @@ impl Rejected {
         )
     }
 
-    /// The id of the provider's key that the request names and that is not there: fetch it. Always in the strict form that
+    /// The id of the published key that the request names and that is not there: fetch it. Always in the strict form that
     /// the scheme demands.
     #[must_use]
     pub fn wanted_key(&self) -> Option<&str> {
@@ -307,9 +307,9 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoKeys => f.write_str("no usable secret is configured"),
-            Self::KeyUnknown { id } => write!(f, "the provider's key {id} is not known here yet"),
-            Self::KeyIdMalformed => f.write_str("what names the provider's key is not an id of the scheme's form"),
-            Self::KeyNotValid => f.write_str("the provider's key is not valid at this time"),
+            Self::KeyUnknown { id } => write!(f, "the published key {id} has not been fetched yet"),
+            Self::KeyIdMalformed => f.write_str("what names the published key is not an id of the scheme's form"),
+            Self::KeyNotValid => f.write_str("the published key is not valid at this time"),
             Self::NotOurs { name } => write!(f, "the request is about another `{name}` than the configured one"),
             Self::NotConfigured { name } => write!(f, "the scheme needs `{name}` from the configuration"),
             Self::HeaderMissing { name } => write!(f, "the header {name} is missing or empty"),

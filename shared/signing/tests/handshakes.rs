@@ -1,6 +1,8 @@
 //! Requests that are no events: what is answered, what is not, and that no answer can be turned against us.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
 
+mod problems;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName};
@@ -636,10 +638,7 @@ fn problems(handshake: &Value, rest: &Value) -> Vec<String> {
     for (key, value) in rest.as_object().unwrap() {
         scheme[key] = value.clone();
     }
-    match Scheme::from_value(scheme) {
-        Ok(_) => Vec::new(),
-        Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
-    }
+    problems::lines(Scheme::from_value(scheme))
 }
 
 #[test]
@@ -694,6 +693,10 @@ fn a_handshake_that_would_serve_strangers_is_refused_when_it_is_written() {
     check(
         json!({ "method": "GET", "when": c, "proof": "none", "confirm": { "url": "{query:c}", "hosts": ["a.example"] } }),
         "handshake[0].confirm: fetches an address for anybody",
+    );
+    check(
+        json!({ "method": "GET", "when": c, "proof": "signature", "confirm": { "url": "{query:c}", "hosts": ["a.example"] } }),
+        "handshake[0].confirm.hosts: names one of which no address is fetched",
     );
     for host in ["*", "*.com", "a.*", "example", "a..example", "A.example", "a.example:1"] {
         check(

@@ -7,4 +7,7 @@
 
 pub mod chaos;
 pub mod contract;
+mod limits;
 pub mod memory;
+
+pub use self::limits::LIMITS;

@@ -25,7 +25,7 @@ use sweeper::{
     errands::Errands,
     provider::{Answered, NoAnswer, Provider},
 };
-use testkit::memory::MemorySecrets;
+use testkit::{LIMITS, memory::MemorySecrets};
 use worker::{
     Received, Worker,
     handlers::{self, Event},
@@ -34,7 +34,7 @@ use worker::{
 use crate::{
     ports::Broken,
     subscriber,
-    world::{BATCHED, LIMITS, RULES, SIGNING, Send, World, tenant},
+    world::{BATCHED, RULES, SIGNING, Send, World, tenant},
 };
 
 /// When the sweeper looks for an event that no message has brought to the worker.

@@ -14,8 +14,6 @@ use domain::{
     endpoint::{Endpoint, LaneCount},
     event::{ObjectRef, Version},
     id::{EndpointId, InboxKey, TenantId},
-    inbox::Limits,
-    retry::Backoff,
     source::{Handler, SchemeChoice, Source},
 };
 use flow::fanout::EndpointCache;
@@ -25,6 +23,7 @@ use runtime::telemetry::Metrics;
 use serde_json::{Value, json};
 use signing::{Key, Scheme, Secret, SigningKey};
 use testkit::{
+    LIMITS,
     chaos::{Chaos, Fault, When},
     memory::{MemoryQueue, Store},
 };
@@ -37,27 +36,13 @@ use crate::{
 };
 
 /// How long the queue hides a received message.
-const VISIBILITY: Duration = Duration::from_secs(180);
+const VISIBILITY: Duration = LIMITS.visibility;
 
 /// How often the queue shows a message before it is dead.
 const MAX_RECEIVES: u32 = 16;
 
 /// When it all begins, in seconds.
 const BEGIN: i64 = 1_800_000_000;
-
-/// The worker's limits: the template's defaults.
-pub(crate) const LIMITS: Limits = Limits {
-    attempts: 12,
-    backoff: Backoff {
-        floor: Duration::ZERO,
-        base: Duration::from_secs(10),
-        cap: Duration::from_secs(900),
-    },
-    visibility: VISIBILITY,
-    horizon: Duration::from_secs(86_400),
-    redrive_margin: Duration::from_secs(120),
-    retention: Duration::from_secs(35 * 86_400),
-};
 
 /// The sweeper's rules: the template's defaults.
 pub(crate) const RULES: sweeper::Rules = sweeper::Rules {

@@ -11,32 +11,21 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::Origin,
     id::InboxKey,
-    inbox::{Limits, NewRow, Row, Status},
+    inbox::{NewRow, Row, Status},
     message::{InboundMessage, Message as _},
     outbox::Payload,
     ports::{Inbox as _, Queue as _},
-    retry::Backoff,
     source::{Handler, SchemeChoice, Source},
 };
 use flow::body;
 use jiff::Timestamp;
 use runtime::telemetry::Metrics;
 use serde_json::{Value, json};
-use testkit::memory::{MemoryQueue, Store};
-use worker::{Outcome, Received, Sources, Worker, handlers};
-
-pub(crate) const LIMITS: Limits = Limits {
-    attempts: 12,
-    backoff: Backoff {
-        floor: Duration::ZERO,
-        base: Duration::from_secs(10),
-        cap: Duration::from_secs(900),
-    },
-    visibility: Duration::from_secs(180),
-    horizon: Duration::from_secs(86_400),
-    redrive_margin: Duration::from_secs(120),
-    retention: Duration::from_secs(35 * 86_400),
+use testkit::{
+    LIMITS,
+    memory::{MemoryQueue, Store},
 };
+use worker::{Outcome, Received, Sources, Worker, handlers};
 
 pub(crate) struct World {
     pub(crate) store: Store,

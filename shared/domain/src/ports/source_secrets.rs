@@ -36,8 +36,8 @@ pub enum Changed {
 /// Setting the secrets of sources; done by `api`, and by `ingress` with what a handshake brings.
 ///
 /// A change is a read and a write, and the store of secrets knows no conditions: of two changes of one source at once the
-/// later one stands, and the earlier one is lost as if it had never been made. Both are made by people, who see the
-/// list that came of it.
+/// later one stands, and the earlier one is lost as if it had never been made. A person sees the list that came of a
+/// change; a handshake is made only while its source waits, and a provider that is not heeded makes another.
 pub trait SetSourceSecrets: SourceSecrets {
     /// Creates the secrets of a source that has none. `false`: it has some, and they stay.
     fn create(

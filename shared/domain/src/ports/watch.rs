@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Stored;
@@ -44,10 +44,10 @@ pub trait Watch: Sync {
 pub const MAX_SAMPLES: usize = 50;
 
 /// How long a refused request is kept.
-pub const SAMPLE_LIFE: jiff::SignedDuration = jiff::SignedDuration::from_hours(14 * 24);
+pub const SAMPLE_LIFE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// How far back [`SourceHealth::rejects`] counts, in whole hours.
-pub const REJECTS_COUNTED: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+pub const REJECTS_COUNTED: SignedDuration = SignedDuration::from_hours(24);
 
 /// That a request was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,7 +28,8 @@ use super::template::header_name;
 ///                                 # id serves this handshake only and never verifies an event
 /// only_waiting = true             # only while the source waits for a secret or a confirmation
 /// learn = "{header:x-hook-secret}"        # the place of the secret that the request brings
-/// confirm = { url = "{json:/SubscribeURL}", hosts = ["sns.*.amazonaws.com"] } # the address to fetch; `*` is one label of a name
+/// # the address to fetch, of Amazon SNS only so far; `*` is one label of a name
+/// confirm = { url = "{json:/SubscribeURL}", hosts = ["sns.*.amazonaws.com"] }
 /// reply = { status = 200, text = "{query:hub.challenge}" }   # or json = { challenge = "{json:/challenge}" }; headers = { .. }
 ///                                 # besides places: {hmac-hex:place} {hmac-base64:place} with the scheme's key, and
 ///                                 # {challenge-answer:place} as the scheme's `verifier` knows it

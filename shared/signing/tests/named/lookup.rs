@@ -267,10 +267,10 @@ fn only_a_confirmation_on_the_host_of_amazon_is_confirmed() {
     let good = "https://sns.us-west-2.amazonaws.com/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:us-west-2:123456789012:MyTopic&Token=2336412f37";
     assert_eq!(confirmation(good), plain(good));
     for bad in BAD_SNS {
-        assert_eq!(confirmation(bad), Err(Refused::BadId), "{bad}");
+        assert_eq!(confirmation(bad), Err(Refused::BadConfirmation), "{bad}");
         let query = format!("{bad}?Action=ConfirmSubscription&Token=1");
         if *bad != "https://sns.us-east-1.amazonaws.com/" {
-            assert_eq!(confirmation(&query), Err(Refused::BadId), "{query}");
+            assert_eq!(confirmation(&query), Err(Refused::BadConfirmation), "{query}");
         }
     }
     for bad in [
@@ -283,7 +283,7 @@ fn only_a_confirmation_on_the_host_of_amazon_is_confirmed() {
         format!("{good}\r\nx: y"),
         format!("{good}{}", "a".repeat(2_048)),
     ] {
-        assert_eq!(confirmation(&bad), Err(Refused::BadId), "{bad}");
+        assert_eq!(confirmation(&bad), Err(Refused::BadConfirmation), "{bad}");
     }
 }
 

@@ -13,20 +13,21 @@ mod given;
 mod inbox;
 mod lanes;
 mod outbox;
-mod provider_keys;
+mod published_keys;
 mod registry;
 mod secrets;
 mod state;
 mod watch;
 
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, ProviderKeys, State,
+    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
     StoreError, Watch,
 };
 
 pub use self::{
     deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes, outbox::outbox,
-    provider_keys::provider_keys, registry::registry, secrets::secrets, state::state, watch::watch,
+    published_keys::published_keys, registry::registry, secrets::secrets, state::state,
+    watch::watch,
 };
 use crate::memory;
 
@@ -35,7 +36,7 @@ pub trait Tables: Sync {
     /// The inbox.
     fn inbox(&self) -> &(impl Inbox + DueInbox);
     /// Objects, operation keys, leases; the sources' health; what is owed to providers.
-    fn state(&self) -> &(impl State + Watch + ProviderKeys);
+    fn state(&self) -> &(impl State + Watch + PublishedKeys);
     /// Outgoing events.
     fn outbox(&self) -> &impl Outbox;
     /// Lanes and deliveries.
@@ -51,7 +52,7 @@ impl Tables for memory::Store {
         self
     }
 
-    fn state(&self) -> &(impl State + Watch + ProviderKeys) {
+    fn state(&self) -> &(impl State + Watch + PublishedKeys) {
         self
     }
 

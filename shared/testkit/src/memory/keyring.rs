@@ -110,6 +110,7 @@ impl SetSourceSecrets for MemorySecrets {
         };
         self.chaos.call("secrets.create", create).await
     }
+
     async fn add(
         &self,
         source: &SourceName,

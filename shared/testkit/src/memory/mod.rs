@@ -5,7 +5,7 @@ mod inbox;
 mod keyring;
 mod lanes;
 mod outbox;
-mod provider_keys;
+mod published_keys;
 mod queue;
 mod registry;
 mod state;

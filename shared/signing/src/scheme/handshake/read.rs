@@ -17,6 +17,10 @@ const USUAL_MOST: usize = 200;
 /// Characters of any text that a handshake may carry.
 const MOST: usize = 1024;
 
+/// The hosts whose addresses [`crate::lookup::confirmation`] takes: another would be promised a confirmation and never get
+/// it.
+const FETCHED: [&str; 2] = ["sns.*.amazonaws.com", "sns.*.amazonaws.com.cn"];
+
 /// Reads all handshakes. `body_is_object`: what a form allows can never pass as the body of an event.
 pub(in crate::scheme) fn handshakes(
     reader: &mut Reader<'_>,
@@ -54,21 +58,49 @@ fn handshake(
 
 /// What would look harmless and be not.
 fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_object: bool, by: Option<Proof>) {
-    let has_form = |wanted: &Place| {
-        handshake.when.iter().any(|condition| match condition {
-            Condition::Is(place, _) | Condition::Has(place, _) => place == wanted,
-            _ => false,
-        })
-    };
     if handshake.when.is_empty() && handshake.method != "HEAD" {
         reader.problem("when", "is missing; without a condition every request would be this one");
     }
     if handshake.method != "POST" && handshake.when.iter().any(Condition::is_about_the_body) {
         reader.problem("when", "looks into the body, which only a POST has");
     }
+    harmless_reply(reader, handshake, body_is_object, by);
+    if let Some(place) = &handshake.learn {
+        if !has_form(handshake, place) {
+            reader.problem("learn", format!("{place} has no `form` in `when`"));
+        }
+        if !handshake.only_waiting {
+            reader.problem(
+                "learn",
+                "would let anybody replace the secret; add `only_waiting = true`",
+            );
+        }
+    }
+    if handshake.confirm.is_some() && !matches!(handshake.proof, Shown::Signature) {
+        reader.problem(
+            "confirm",
+            "fetches an address for anybody who asks; demand `proof = \"signature\"`",
+        );
+    }
+    let is_fetched = |host: &String| FETCHED.contains(&host.as_str());
+    if handshake.confirm.as_ref().is_some_and(|confirm| !confirm.hosts.iter().all(is_fetched)) {
+        reader.problem(
+            "confirm.hosts",
+            format!("names one of which no address is fetched; these are: {}", FETCHED.join(", ")),
+        );
+    }
+}
+
+/// What goes back, or is signed and goes back, must not be whatever a stranger sends.
+fn harmless_reply(
+    reader: &mut Reader<'_>,
+    handshake: &Handshake,
+    body_is_object: bool,
+    by: Option<Proof>,
+) {
     for piece in handshake.pieces() {
         match piece {
-            Piece::Value(place) if !has_form(place) => {
+            Piece::Value(place) if !has_form(handshake, place) => {
                 reader.problem(
                     "reply",
                     format!(
@@ -76,7 +108,7 @@ fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_object: bool, b
                     ),
                 );
             }
-            Piece::Mac { of, .. } | Piece::Answer(of) if !has_form(of) => {
+            Piece::Mac { of, .. } | Piece::Answer(of) if !has_form(handshake, of) => {
                 reader.problem(
                     "reply",
                     format!("signs {of}, which has no `form` in `when`; anything could be in it"),
@@ -96,23 +128,14 @@ fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_object: bool, b
             _ => {}
         }
     }
-    if let Some(place) = &handshake.learn {
-        if !has_form(place) {
-            reader.problem("learn", format!("{place} has no `form` in `when`"));
-        }
-        if !handshake.only_waiting {
-            reader.problem(
-                "learn",
-                "would let anybody replace the secret; add `only_waiting = true`",
-            );
-        }
-    }
-    if handshake.confirm.is_some() && !matches!(handshake.proof, Shown::Signature) {
-        reader.problem(
-            "confirm",
-            "fetches an address for anybody who asks; demand `proof = \"signature\"`",
-        );
-    }
+}
+
+/// Whether a condition says what the text at a place looks like.
+fn has_form(handshake: &Handshake, wanted: &Place) -> bool {
+    handshake.when.iter().any(|condition| match condition {
+        Condition::Is(place, _) | Condition::Has(place, _) => place == wanted,
+        _ => false,
+    })
 }
 
 fn place(reader: &mut Reader<'_>, key: &str) -> Option<Place> {

@@ -3,17 +3,17 @@
 use domain::{
     id::SourceName,
     ports::{
-        Owed, ProviderKeys, PublishedKey, Stored, Want,
-        provider_keys::{due, is_owed, with_put_off, with_want, without},
+        Owed, PublishedKey, PublishedKeys, Stored, Want,
+        published_keys::{due, is_owed, with_put_off, with_want, without},
     },
 };
 use jiff::Timestamp;
 
 use super::{Store, Tables};
 
-impl ProviderKeys for Store {
+impl PublishedKeys for Store {
     async fn published(&self, source: &SourceName) -> Stored<Vec<PublishedKey>> {
-        self.call("provider_keys.published", |tables| {
+        self.call("published_keys.published", |tables| {
             tables
                 .published
                 .get(source)
@@ -25,7 +25,7 @@ impl ProviderKeys for Store {
     }
 
     async fn want(&self, source: &SourceName, want: &Want, now: Timestamp) -> Stored<bool> {
-        self.call("provider_keys.want", |tables| {
+        self.call("published_keys.want", |tables| {
             change(tables, source, |list| with_want(list, source, want, now));
             tables.owed.get(source).is_some_and(|list| is_owed(list, want))
         })
@@ -33,14 +33,14 @@ impl ProviderKeys for Store {
     }
 
     async fn owed(&self, now: Timestamp, limit: usize) -> Stored<Vec<Owed>> {
-        self.call("provider_keys.owed", |tables| {
+        self.call("published_keys.owed", |tables| {
             due(tables.owed.values().flatten().cloned().collect(), now, limit)
         })
         .await
     }
 
     async fn keep(&self, owed: &Owed, key: Option<&PublishedKey>) -> Stored<()> {
-        self.call("provider_keys.keep", |tables| {
+        self.call("published_keys.keep", |tables| {
             if let Some(key) = key {
                 let keys = tables.published.entry(owed.source.clone()).or_default();
                 keys.insert(key.id.clone(), key.clone());
@@ -51,14 +51,14 @@ impl ProviderKeys for Store {
     }
 
     async fn put_off(&self, owed: &Owed, due_at: Timestamp, error: &str) -> Stored<()> {
-        self.call("provider_keys.put_off", |tables| {
+        self.call("published_keys.put_off", |tables| {
             change(tables, &owed.source, |list| with_put_off(list, &owed.want, due_at, error));
         })
         .await
     }
 
     async fn give_up(&self, owed: &Owed) -> Stored<()> {
-        self.call("provider_keys.give_up", |tables| {
+        self.call("published_keys.give_up", |tables| {
             change(tables, &owed.source, |list| without(list, &owed.want));
         })
         .await

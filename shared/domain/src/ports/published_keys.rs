@@ -14,8 +14,8 @@ pub const KEY_LIFE: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// wanted is not noted, and the provider's next try asks again.
 pub const MAX_OWED: usize = 20;
 
-/// Keys published by providers, and confirmations owed to them.
-pub trait ProviderKeys: Sync {
+/// The keys that providers publish, and the confirmations that are owed to them.
+pub trait PublishedKeys: Sync {
     /// The keys of a source that were fetched, also those older than [`KEY_LIFE`].
     fn published(
         &self,
@@ -61,13 +61,6 @@ pub struct PublishedKey {
     pub text: String,
     /// When it was fetched.
     pub fetched_at: Timestamp,
-}
-
-impl PublishedKey {
-    /// Whether it is believed.
-    pub fn is_fresh(&self, now: Timestamp) -> bool {
-        now.duration_since(self.fetched_at) < KEY_LIFE
-    }
 }
 
 /// What ingress asks for.

@@ -6,8 +6,8 @@
 use domain::{
     id::SourceName,
     ports::{
-        Owed, ProviderKeys, PublishedKey, StoreError, Stored, Want,
-        provider_keys::{due, is_owed, with_put_off, with_want, without},
+        Owed, PublishedKey, PublishedKeys, StoreError, Stored, Want,
+        published_keys::{due, is_owed, with_put_off, with_want, without},
     },
 };
 use jiff::Timestamp;
@@ -56,7 +56,7 @@ fn revision(item: &Item) -> Stored<u64> {
     Reader(item).number("revision")
 }
 
-impl ProviderKeys for StateTable {
+impl PublishedKeys for StateTable {
     async fn published(&self, source: &SourceName) -> Stored<Vec<PublishedKey>> {
         let all = Range::partition(partition(keys::published_partition(source)));
         self.table().rows(&all, published::read).await

@@ -1,14 +1,14 @@
-//! The rules of [`domain::ports::ProviderKeys`].
+//! The rules of [`domain::ports::PublishedKeys`].
 
 use domain::{
     id::SourceName,
-    ports::{MAX_OWED, Owed, ProviderKeys, PublishedKey, StoreError, Want},
+    ports::{MAX_OWED, Owed, PublishedKey, PublishedKeys, StoreError, Want},
 };
 
 use super::{Kept, Tables, given::at, rules};
 
-/// Runs the rules of [`domain::ports::ProviderKeys`], each on fresh tables.
-pub async fn provider_keys<T: Tables>(fresh: impl AsyncFn() -> T) {
+/// Runs the rules of [`domain::ports::PublishedKeys`], each on fresh tables.
+pub async fn published_keys<T: Tables>(fresh: impl AsyncFn() -> T) {
     rules!(fresh:
         what_is_wanted_is_owed_once,
         strangers_cannot_make_the_list_grow,
