@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use signing::{Key, Rejected, Request, Scheme, Secret, Trust, Verified, verify};
+use signing::{Key, Rejected, Request, Scheme, Secret, Trust, Verified, scheme::Verifier, verify};
 
 /// One request with its verdict.
 #[derive(Clone, Debug)]
@@ -203,6 +203,8 @@ pub struct Example {
     pub case: Case,
     /// The id of the event, as it is read of the untouched request.
     pub id: Option<String>,
+    /// The hash of what is signed of the untouched request.
+    pub signed_hash: [u8; 32],
 }
 
 /// For each scheme with cases two small requests that are right. Files come and go: an input of the corpus must not mean
@@ -217,10 +219,9 @@ pub fn examples() -> Vec<Example> {
         }
         let Some(scheme) = case.scheme() else { continue };
         let keys = case.keys(&scheme);
-        let mut example = Example { scheme, keys, case, id: None };
+        let mut example = Example { scheme, keys, case, id: None, signed_hash: [0; 32] };
         let Ok(verified) = example.judge() else { continue };
-        let id = verified.into_identity().id;
-        example.id = id;
+        (example.signed_hash, example.id) = (verified.signed_hash(), verified.into_identity().id);
         examples.push(example);
     }
     examples
@@ -235,9 +236,11 @@ impl Example {
         verify(&self.scheme, &self.keys, &self.case.request(), self.case.now)
     }
 
-    /// Whether every byte of the body is signed.
+    /// Whether every byte of the body is signed. Twilio and Braintree sign what a form says, however it is spelled.
     pub fn signs_body(&self) -> bool {
-        self.scheme.trust() == Trust::Signed
+        let signs_meaning =
+            matches!(self.scheme.verifier(), Some(Verifier::Twilio | Verifier::Braintree));
+        self.scheme.trust() == Trust::Signed && !signs_meaning
     }
 
     /// Headers that carry the signature or are covered by it, as far as the request has them once.
