@@ -174,6 +174,10 @@ async fn do_everything(host: &Host) -> Result<()> {
         forwarded.send_until_accepted(host, &event).await?;
         api.until_delivered("forwarded", id).await?;
     }
+    // Refused, and seen.
+    let forged = mirrored.with_secret("whsec_somebody-elses-secret");
+    let refused = forged.send(&host.ingress()?, &Event::stripe("evt_1", "a.b", "in_1", at)).await?;
+    ensure!(refused.code() == 401, "a forged event is answered {}", refused.code());
     api.replay("mirrored", "evt_1").await?.good()?;
     api.until("mirrored", "evt_1", "processed").await?;
 

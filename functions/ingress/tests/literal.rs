@@ -1,7 +1,7 @@
 //! Literal events of the gateway: every way in which it hands over a body, a header, a path. The signatures in `events/`
 //! were made by another program; what is kept is compared byte by byte with what was signed.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::indexing_slicing, reason = "a field that a JSON value does not have is null")]
 
 mod world;
