@@ -121,7 +121,10 @@ async fn one_turned_bit_is_refused_at_the_door() {
     for seed in seeds(&[1]) {
         let replay = Replay::of("vectors_ingress", seed);
         let mut random = rng(seed);
-        for example in examples() {
+        let examples = examples();
+        let signs_body = examples.iter().filter(|example| example.signs_body()).count();
+        assert!(examples.len() >= 55 && signs_body >= 45, "{} of {}", signs_body, examples.len());
+        for example in examples {
             let case = &example.case;
             let told = format!("{} {}", case.provider, case.name);
             for _ in 0..if example.signs_body() { 16 } else { 0 } {

@@ -144,6 +144,9 @@ fn judge(original: &Example, edited: &Example) {
                 let hash = verified.signed_hash();
                 assert_eq!(hash, original.signed_hash, "{}: something else is signed", told());
             }
+            if edited.scheme.algorithm().is_some() {
+                assert!(shows_a_signature(original, edited), "{}: no signature", told());
+            }
             if verified.identity().id_is_signed {
                 assert_eq!(verified.identity().id, original.id, "{}: another id", told());
             }
@@ -158,6 +161,36 @@ fn judge(original: &Example, edited: &Example) {
         }
         Err(rejected) => tells_nothing(edited, &rejected),
     }
+}
+
+/// Whether one of the signatures, or the secret that stands for one, is still somewhere in the headers. True too where the
+/// original had none of them there.
+fn shows_a_signature(original: &Example, edited: &Example) -> bool {
+    let lines = |example: &Example| {
+        let texts = example.case.headers.values().filter_map(|value| value.to_str().ok());
+        texts.collect::<Vec<_>>().join("\n").to_lowercase()
+    };
+    let shown = lines(edited);
+    let source = serde_json::to_value(&original.scheme).unwrap();
+    let places = source["signature"]["from"].to_string();
+    let headers = original.case.headers.iter();
+    let carriers = headers.filter(|(name, _)| places.contains(name.as_str()));
+    let carried: Vec<_> = carriers
+        .filter_map(|(_, value)| value.to_str().ok())
+        .flat_map(|value| value.split([',', ' ', ';']))
+        .map(|item| {
+            item.rsplit_once(['=', ',']).map_or(item, |(start, end)| {
+                if end.len() < 16 {
+                    start.rsplit_once('=').map_or(start, |(_, end)| end)
+                } else {
+                    end
+                }
+            })
+        })
+        .map(str::to_lowercase)
+        .filter(|signature| signature.len() >= 16)
+        .collect();
+    carried.is_empty() || carried.iter().any(|signature| shown.contains(signature))
 }
 
 /// What is said of a refusal goes to logs: nothing that was sent may be in it.
