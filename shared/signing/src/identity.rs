@@ -113,26 +113,24 @@ impl<'a> Found<'a> {
     /// The first template that is complete and gives something usable.
     fn text(&self, lookup: &Lookup) -> Option<String> {
         lookup.from.iter().find_map(|template| {
-            let filled = self.filled(template)?;
+            let text = self.filled(template)?;
             let text = match &lookup.before {
-                Some(before) => filled.split_once(before.as_str()).map(|(start, _)| start),
-                None => None,
+                Some(before) => text
+                    .split_once(before.as_str())
+                    .map_or(text.as_str(), |(start, _)| start)
+                    .to_owned(),
+                None => text,
             };
-            let text = text.unwrap_or(&filled);
-            (!text.trim_start().is_empty() && !text.chars().any(char::is_control))
-                .then(|| text.to_owned())
+            (!text.trim().is_empty() && !text.chars().any(char::is_control)).then_some(text)
         })
     }
 
-    fn filled<'s>(&'s self, template: &'s Template) -> Option<Cow<'s, str>> {
-        if let [part] = template.parts() {
-            return self.part(part);
-        }
+    fn filled(&self, template: &Template) -> Option<String> {
         let mut text = String::new();
         for part in template.parts() {
             text.push_str(&self.part(part)?);
         }
-        Some(text.into())
+        Some(text)
     }
 
     fn part<'s>(&'s self, part: &'s Part) -> Option<Cow<'s, str>> {
