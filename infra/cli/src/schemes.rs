@@ -95,6 +95,10 @@ fn one(out: &mut dyn Write, scheme: &Scheme) -> std::io::Result<()> {
         (None, None) => {}
     }
     writeln!(out, "  trust      {}", scheme.trust())?;
+    let places: Vec<_> = scheme.secrets_of_places().collect();
+    if !places.is_empty() {
+        writeln!(out, "  secrets    one for each header, named {}", places.join(", "))?;
+    }
     let id = match id(scheme) {
         "every" => "none: the same bytes come for every change, so each request counts",
         "none" => "none; a hash of the body stands in for it",

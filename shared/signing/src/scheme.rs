@@ -310,6 +310,16 @@ impl Scheme {
         })
     }
 
+    /// Ids that secrets have where each place of a signature has a secret of its own: the last words of the headers.
+    /// Empty where any secret may make any signature.
+    pub fn secrets_of_places(&self) -> impl Iterator<Item = &str> {
+        let paired = self.terms.signature.as_ref().filter(|signature| signature.paired);
+        paired.into_iter().flat_map(|signature| &signature.from).filter_map(|part| match part {
+            Part::Header(names) => names.first()?.as_str().rsplit('-').next(),
+            _ => None,
+        })
+    }
+
     /// How many seconds a request may be old; `None` where the provider signs no time, so that only deduplication stands
     /// against a replay.
     #[must_use]

@@ -139,6 +139,11 @@ impl Proof {
         self.scheme.secrets_of_handshakes().any(|of| of == id)
     }
 
+    /// The ids that its secrets have, where each place of a signature has a secret of its own.
+    pub(super) fn places(&self) -> Vec<&str> {
+        self.scheme.secrets_of_places().collect()
+    }
+
     /// What is wrong with a secret, in words that hold no part of it; `None`: it can be set.
     pub(super) fn fault_of(&self, id: &str, secret: &Secret) -> Option<String> {
         // What a source has beside published keys is a credential for fetching them; what serves handshakes only is a

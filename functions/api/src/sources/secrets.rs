@@ -142,14 +142,15 @@ pub async fn add<P: Ports>(
     let serves_handshakes = |id: &str| proof.is_of_handshakes(id);
     let is_apart =
         there.iter().any(|other| serves_handshakes(&other.id)) || serves_handshakes(&secret.id);
-    // A new secret takes the place of those that did the same.
-    let others_end = (!is_apart).then_some(end);
+    // A new secret takes the place of those that did the same. Where each has a place of its own, none did.
+    let has_place = !proof.places().is_empty();
+    let others_end = (!is_apart && !has_place).then_some(end);
     if api.secrets.add(&source.name, &secret, others_end).await? == Changed::IdTaken {
         let detail =
             "Another secret of this source has this id. Choose another id; nothing was changed.";
         return Err(Problem::conflict("id-taken", detail));
     }
-    if is_apart && !serves_handshakes(&secret.id) {
+    if is_apart && !has_place && !serves_handshakes(&secret.id) {
         let others =
             there.iter().filter(|other| other.id != secret.id && !serves_handshakes(&other.id));
         for other in others.filter(|other| other.expires_at.is_none_or(|earlier| earlier > end)) {
@@ -284,6 +285,15 @@ fn read_secret(
     found: &mut Findings,
 ) -> Option<SourceSecret> {
     if !check_id(id_field, id, found) {
+        return None;
+    }
+    let places = proof.places();
+    if !places.is_empty() && !places.contains(&id) {
+        let which = places.join(", ");
+        found.note(
+            id_field,
+            format!("each header of this scheme has a secret of its own: the id is one of {which}"),
+        );
         return None;
     }
     if secret.expose().len() > MAX_SECRET {

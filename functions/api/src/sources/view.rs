@@ -231,13 +231,15 @@ impl Known<'_> {
         let never = self.health.last_accepted_at.is_none();
         match self.source.awaits_secret_until {
             // It has no secret, and needs none.
-            Some(until) if proof.is_published() => {
-                if until > now && never && self.health.failing_since.is_none() {
-                    return format!(
-                        "waits for the provider to ask for a confirmation, until {until}"
-                    );
-                }
+            Some(until)
+                if proof.is_published()
+                    && until > now
+                    && never
+                    && self.health.failing_since.is_none() =>
+            {
+                return format!("waits for the provider to ask for a confirmation, until {until}");
             }
+            Some(_) if proof.is_published() => {}
             Some(until) if until > now && !has_secret => {
                 return format!("waits for the provider to bring its secret, until {until}");
             }

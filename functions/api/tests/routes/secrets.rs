@@ -83,6 +83,25 @@ async fn adding_a_secret_can_be_repeated_but_not_with_another_one() {
     assert!(detail.contains("Choose another id") && !detail.contains("CANARY"), "{detail}");
 }
 
+#[tokio::test]
+async fn where_each_header_has_a_secret_of_its_own_none_ends_the_other_and_each_is_named() {
+    let postern = Deployment::new();
+    let files = |id: &str| {
+        let mut source = source("stripe");
+        source["scheme"] = json!({"preset": "box"});
+        source["secrets"] = json!({ id: SECRET });
+        source
+    };
+    let refused = postern.post("/v1/sources", &files("1")).await;
+    assert!(refused.problem(422, "invalid-request").contains("primary, secondary"));
+    postern.post("/v1/sources", &files("primary")).await.good(201);
+    let second = json!({"id": "secondary", "secret": SECOND});
+    postern.post("/v1/sources/stripe/secrets", &second).await.good(201);
+    let mut ends = ends(&postern).await;
+    ends.sort();
+    assert_eq!(ends, [("primary".to_owned(), None), ("secondary".to_owned(), None)]);
+}
+
 /// VFY-lenient-base64-secret, VFY-secret-prefix-mixups, SEC-key-strength, SEC-secret-in-output
 #[tokio::test]
 async fn a_secret_that_cannot_work_is_refused_with_what_is_wrong_and_without_any_part_of_it() {

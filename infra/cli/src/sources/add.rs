@@ -31,7 +31,7 @@ pub struct Add {
     scheme: SchemeFrom,
     #[command(flatten)]
     secret: SecretFrom,
-    /// Names the secret, for people
+    /// Names the secret; `postern schemes NAME` says where a name has a meaning
     #[arg(long, value_name = "ID", default_value = "1")]
     secret_id: String,
     /// There is no secret: the provider publishes its keys
