@@ -17,7 +17,7 @@ const USUAL_MOST: usize = 200;
 /// Characters of any text that a handshake may carry.
 const MOST: usize = 1024;
 
-/// Reads all handshakes. `body_is_object`: what a form allows can never pass as the body of an event.
+/// Reads all handshakes. `body_is_object`: what a form allows can never pass as the signed content of an event.
 pub(in crate::scheme) fn handshakes(
     reader: &mut Reader<'_>,
     body_is_object: bool,
@@ -91,7 +91,7 @@ fn agree(reader: &mut Reader<'_>, handshake: &Handshake, body_is_object: bool, b
             Piece::Mac { .. }
                 if !body_is_object && !matches!(handshake.proof, Shown::Signature) =>
             {
-                reader.problem("reply", "signs for anybody who asks; demand a signature, or `body = \"object\"`, so that nothing which is signed here can pass as an event");
+                reader.problem("reply", "signs for anybody who asks; demand a signature, or sign {body} and have `body = \"object\"`, so that nothing which is signed here can pass as an event");
             }
             _ => {}
         }
