@@ -126,6 +126,8 @@ pub(crate) fn config(verifier: Verifier) -> &'static [&'static str] {
     match verifier {
         Verifier::PayPal => &["webhook_id"],
         Verifier::JwtBodyHash => &["header"],
+        // Amazon signs for everybody's topics.
+        Verifier::Sns => &["topic_arn"],
         _ => &[],
     }
 }

@@ -215,10 +215,13 @@ async fn adding_a_waiting_source_that_died_half_way_can_be_repeated_later() {
 
 #[tokio::test]
 async fn a_provider_that_publishes_its_keys_needs_no_secret() {
-    for preset in ["aws_sns", "paypal", "circle"] {
-        let config = json!({"secrets": null, "config": {"webhook_id": "WH-1"}});
-        let config = if preset == "paypal" { config } else { json!({"secrets": null}) };
-        let made = add(&Deployment::new(), json!({"preset": preset}), &config).await.good(201);
+    for (preset, config) in [
+        ("aws_sns", json!({"topic_arn": "arn:aws:sns:us-east-1:123456789012:orders"})),
+        ("paypal", json!({"webhook_id": "WH-1"})),
+        ("circle", json!({})),
+    ] {
+        let more = json!({"secrets": null, "config": config});
+        let made = add(&Deployment::new(), json!({"preset": preset}), &more).await.good(201);
         assert_eq!(made["secrets"], json!([]), "{preset}");
     }
     let plaid =
@@ -239,5 +242,16 @@ async fn every_preset_can_become_a_source_or_says_what_it_needs() {
             let known = |field: &String| field == "secrets" || field.starts_with("config.");
             assert!(fields.iter().all(known), "{preset}: {}", answer.text);
         }
+    }
+}
+
+/// Amazon signs for everybody with an account, PayPal for every merchant: whose events they are must be said.
+#[tokio::test]
+async fn a_provider_that_signs_for_everybody_must_be_told_apart_from_its_other_customers() {
+    for (preset, field) in [("aws_sns", "config.topic_arn"), ("paypal", "config.webhook_id")] {
+        let answer =
+            add(&Deployment::new(), json!({"preset": preset}), &json!({"secrets": null})).await;
+        answer.problem(422, "invalid-request");
+        assert_eq!(answer.fields(), [field]);
     }
 }
