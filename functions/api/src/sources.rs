@@ -75,7 +75,7 @@ pub async fn add<P: Ports>(
 ) -> Result<(StatusCode, axum::Json<MadeSource>), Problem> {
     let now = api.now();
     let Wanted { source, proof, secrets } = new.read(now, (api.edge.random)())?;
-    check_same_as(&api, &source).await?;
+    check_same_as(&api, &source, &proof).await?;
     let warnings = reuse::warnings(&api, &source.name, &secrets).await;
 
     api.audit(OF_THE_DEPLOYMENT, actor, "source.add", source.name.as_str(), now).await?;
@@ -138,8 +138,11 @@ pub async fn change<P: Ports>(
     let now = api.now();
     let old = find(&api, &name).await?;
     let (new, proof) = change.applied(&old, now)?;
-    if new.same_as != old.same_as {
-        check_same_as(&api, &new).await?;
+    if new.same_as != old.same_as || proof.is_some() {
+        let known = Proof::of(&new).ok();
+        if let Some(proof) = proof.as_ref().or(known.as_ref()) {
+            check_same_as(&api, &new, proof).await?;
+        }
     }
     if let Some(proof) = proof.filter(|_| !force) {
         check_secrets_fit(&api, &new, &proof).await?;
@@ -215,26 +218,39 @@ async fn is_same<P: Ports>(api: &Api<P>, wanted: &Source) -> Result<bool, Proble
     Ok(found == *wanted)
 }
 
-/// The other source must be there, and events go one step: a chain would file them where nobody looks.
-async fn check_same_as<P: Ports>(api: &Api<P>, source: &Source) -> Result<(), Problem> {
-    let Some(other) = &source.same_as else { return Ok(()) };
+/// The other source must be there, and events go one step: a chain would file them where nobody looks. The worker takes
+/// requests apart as the scheme of the source says that they are filed under, so both must agree about that.
+async fn check_same_as<P: Ports>(
+    api: &Api<P>,
+    source: &Source,
+    proof: &Proof,
+) -> Result<(), Problem> {
     let mut found = Findings::default();
-    if *other == source.name {
-        found.note("same_as", "a source is the same as another one, not as itself");
-        return found.done();
-    }
-    match api.registry.source(other).await? {
-        None => found.note("same_as", "there is no source of this name"),
-        Some(Source { same_as: Some(next), .. }) => {
-            found.note(
-                "same_as",
-                format!("this source is itself the same as {next}; name that one"),
-            );
+    let is_alike = |other: &Source| Proof::of(other).is_ok_and(|other| other.splits_like(proof));
+    if let Some(other) = &source.same_as {
+        if *other == source.name {
+            found.note("same_as", "a source is the same as another one, not as itself");
+            return found.done();
         }
-        Some(_) => {}
+        match api.registry.source(other).await? {
+            None => found.note("same_as", "there is no source of this name"),
+            Some(Source { same_as: Some(next), .. }) => {
+                found.note(
+                    "same_as",
+                    format!("this source is itself the same as {next}; name that one"),
+                );
+            }
+            Some(other) if !is_alike(&other) => found.note("same_as", ALIKE),
+            Some(_) => {}
+        }
     }
-    let is_named = |one: &&Source| one.same_as.as_ref() == Some(&source.name);
-    if let Some(Source { name, .. }) = api.registry.sources().await?.iter().find(is_named) {
+    let sources = api.registry.sources().await?;
+    let mut filed_here = sources.iter().filter(|one| one.same_as.as_ref() == Some(&source.name));
+    if source.same_as.is_none() {
+        if filed_here.any(|one| !is_alike(one)) {
+            found.note("scheme", ALIKE);
+        }
+    } else if let Some(Source { name, .. }) = filed_here.next() {
         found.note(
             "same_as",
             format!("the events of {name} are filed under this source; change that first"),
@@ -242,6 +258,10 @@ async fn check_same_as<P: Ports>(api: &Api<P>, source: &Source) -> Result<(), Pr
     }
     found.done()
 }
+
+/// Why two sources cannot be the same.
+const ALIKE: &str = "the schemes of two sources that are the same must agree about where several events in one request are, \
+                     in `batch` and `element`";
 
 /// A new scheme that none of the secrets fits stops the source.
 async fn check_secrets_fit<P: Ports>(

@@ -184,7 +184,7 @@ where
         self.door.announce(&mut receipt.entry).await;
         self.tell_enqueued(receipt);
         if receipt.is_ageing {
-            self.lookout.want(&receipt.source, &receipt.key_id, now).await;
+            self.lookout.renew(&receipt.source, &receipt.key_id, now).await;
         }
         let is_new = receipt.entry.accepted == Accepted::New;
         let report = AcceptReport { at: now, key_id: Some(receipt.key_id.clone()), is_new };

@@ -53,8 +53,10 @@ struct Kept {
     /// When an acceptance was last written, by source, secret, and whether the event was new.
     accepted: BTreeMap<(SourceName, Option<String>, bool), Timestamp>,
     refused: BTreeMap<SourceName, Collected>,
-    /// When a key was last asked for.
+    /// When a key that nobody has vouched for was last asked for.
     wanted: BTreeMap<SourceName, Timestamp>,
+    /// When a key that made a signature was last asked for again, whatever strangers want.
+    renewed: BTreeMap<(SourceName, String), Timestamp>,
 }
 
 /// Refused requests that are not written yet.
@@ -106,23 +108,21 @@ impl<'a, T: Watch + PublishedKeys> Lookout<'a, T> {
 
     /// Asks for a published key, unless one was asked for a moment ago: the provider's next try asks again.
     pub async fn want(&self, source: &SourceName, id: &str, now: Timestamp) {
-        let is_due = {
-            let mut kept = self.kept();
-            let is_due = is_due(kept.wanted.get(source), now);
-            if is_due {
-                kept.wanted.insert(source.clone(), now);
-            }
-            is_due
-        };
-        if is_due {
-            let want = Want::Key(id.to_owned());
-            self.write(
-                source,
-                "a published key that is wanted",
-                self.state.want(source, &want, now),
-            )
-            .await;
+        if take_turn(&mut self.kept().wanted, source.clone(), now) {
+            self.ask(source, id, now).await;
         }
+    }
+
+    /// The same, for a key that has just proved itself: a flood of keys that do not exist must not let it run out.
+    pub async fn renew(&self, source: &SourceName, id: &str, now: Timestamp) {
+        if take_turn(&mut self.kept().renewed, (source.clone(), id.to_owned()), now) {
+            self.ask(source, id, now).await;
+        }
+    }
+
+    async fn ask(&self, source: &SourceName, id: &str, now: Timestamp) {
+        let want = Want::Key(id.to_owned());
+        self.write(source, "a key that is wanted", self.state.want(source, &want, now)).await;
     }
 
     /// The table itself, for what must be written before the answer.
@@ -148,6 +148,15 @@ impl<'a, T: Watch + PublishedKeys> Lookout<'a, T> {
 
 fn is_due(last: Option<&Timestamp>, now: Timestamp) -> bool {
     last.is_none_or(|at| now.duration_since(*at).unsigned_abs() >= BETWEEN_WRITES)
+}
+
+/// Whether something is due, and if so, it was done now.
+fn take_turn<T: Ord>(last: &mut BTreeMap<T, Timestamp>, what: T, now: Timestamp) -> bool {
+    let is_due = is_due(last.get(&what), now);
+    if is_due {
+        last.insert(what, now);
+    }
+    is_due
 }
 
 impl Kept {

@@ -74,6 +74,9 @@ pub enum SourceError {
     /// It has no scheme, or one that is none.
     #[error("the source has no scheme that can be used")]
     Scheme(#[from] NoScheme),
+    /// Its scheme needs values that nobody has given: whatever it verified would prove too little.
+    #[error("the source's scheme needs a value for config.{0}; set it with `postern sources set`")]
+    NotConfigured(String),
 }
 
 impl SourceError {
@@ -83,7 +86,7 @@ impl SourceError {
             Self::Registry(cause) | Self::Secrets(cause) | Self::Keys(cause) => {
                 cause.is_transient()
             }
-            Self::Scheme(_) => false,
+            Self::Scheme(_) | Self::NotConfigured(_) => false,
         }
     }
 }
@@ -270,6 +273,9 @@ impl Kept {
 impl Feed {
     fn new(source: Source, secrets: &[SourceSecret]) -> Result<Self, SourceError> {
         let scheme = scheme::of(&source)?;
+        if let Some(name) = scheme.missing_config().first() {
+            return Err(SourceError::NotConfigured((*name).to_owned()));
+        }
         let (keys, ends) = secrets
             .iter()
             .filter_map(|secret| Some((key(&source.name, &scheme, secret)?, secret.expires_at)))

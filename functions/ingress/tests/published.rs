@@ -132,6 +132,23 @@ async fn a_key_is_asked_for_again_before_its_life_ends_and_not_believed_after() 
     assert_eq!(response["statusCode"], 503);
 }
 
+/// A stranger's flood of keys that do not exist must not let the key run out that is in use.
+#[tokio::test]
+async fn a_flood_of_unknown_keys_does_not_keep_a_known_one_from_being_asked_for_again() {
+    let circle = Circle::new();
+    circle.publish(0).await;
+    let ingress = circle.world.ingress();
+    let late = KEY_LIFE.as_secs() - 1000;
+    let stranger = arrival(circle.event("879dc113-5ca4-4ff7-a6b7-000000000000", late));
+    assert_eq!(ingress.receive(&stranger, "s".to_owned(), at(late)).await, Answer::Unavailable);
+    for n in 1..3 {
+        let event = arrival(circle.event(KEY_ID, late + n));
+        assert_eq!(ingress.receive(&event, format!("t{n}"), at(late + n)).await, Answer::Accepted);
+    }
+    assert!(circle.owed().contains(&Want::Key(KEY_ID.to_owned())));
+    assert_eq!(circle.world.calls("published_keys.want"), 2);
+}
+
 /// The keys of a source that has none to fetch are not read.
 #[tokio::test]
 async fn sources_without_published_keys_cost_no_more() {

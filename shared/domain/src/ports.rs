@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub use self::{
-    published_keys::{KEY_LIFE, MAX_OWED, Owed, PublishedKey, PublishedKeys, Want},
+    published_keys::{KEY_LIFE, MAX_KEYS_OWED, MAX_OWED, Owed, PublishedKey, PublishedKeys, Want},
     source_secrets::{Changed, Learning, SetSourceSecrets, SourceSecret, SourceSecrets},
     watch::{AcceptReport, RejectReport, RejectSample, SourceHealth, Watch},
 };

@@ -125,8 +125,9 @@ pub(crate) fn tolerance(verifier: Verifier) -> Option<u32> {
 pub(crate) fn config(verifier: Verifier) -> &'static [&'static str] {
     match verifier {
         Verifier::PayPal => &["webhook_id"],
-        Verifier::Sns => &["topic_arn"],
         Verifier::JwtBodyHash => &["header"],
+        // Amazon signs for everybody's topics.
+        Verifier::Sns => &["topic_arn"],
         _ => &[],
     }
 }

@@ -674,6 +674,14 @@ fn a_handshake_that_would_serve_strangers_is_refused_when_it_is_written() {
         json!({ "method": "GET", "when": c, "proof": "none", "reply": { "text": "{hmac-hex:query:c}" } }),
         "handshake[0].reply: signs for anybody",
     );
+    let signs = json!({ "method": "GET", "when": c, "proof": "none", "reply": { "text": "{hmac-hex:query:c}" } });
+    let object = json!({ "body": "object" });
+    assert!(problems(&signs, &object).is_empty());
+    // what it signs is a header then, whatever the body is
+    let unsigned = json!({ "body": "object", "signed": "{header:x-id}", "body_unsigned": true });
+    assert!(
+        problems(&signs, &unsigned).iter().any(|problem| problem.contains("signs for anybody"))
+    );
     check(
         json!({ "method": "GET", "when": c, "proof": "signature", "reply": { "text": "{hmac-hex:query:d}" } }),
         "handshake[0].reply: signs {query:d}",

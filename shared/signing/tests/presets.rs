@@ -100,12 +100,15 @@ fn payments_and_commerce() {
         ("x-wc-webhook-topic", "order.updated"),
         ("x-wc-webhook-resource", "order"),
     ];
-    check(
-        "woocommerce",
-        &woo,
-        r#"{"id":727,"date_modified_gmt":"2026-01-01T00:00:00"}"#,
-        "d1 order.updated order 727",
+    let order = |id: u32| format!(r#"{{"id":{id},"date_modified_gmt":"2026-01-01T00:00:00"}}"#);
+    let [one] = read("woocommerce", &woo, &order(727)).try_into().unwrap();
+    assert_eq!(
+        (one.event_type.as_deref(), one.object_id.as_deref()),
+        (Some("order.updated"), Some("727"))
     );
+    assert_eq!(one.delivery.as_deref(), Some("d1"));
+    // of one webhook in one second
+    assert_ne!(one.id, read("woocommerce", &woo, &order(728)).remove(0).id);
     let big = |at: u32| {
         format!(
             r#"{{"scope":"store/order/updated","data":{{"type":"order","id":250}},"hash":"dd70","created_at":{at}}}"#

@@ -111,6 +111,11 @@ impl Proof {
         self.scheme.trust() == Trust::None || from.is_some_and(|from| from == "{path-secret}")
     }
 
+    /// Whether a request is taken apart as under the other scheme.
+    pub(super) fn splits_like(&self, other: &Self) -> bool {
+        ["batch", "element"].iter().all(|key| self.form.get(key) == other.form.get(key))
+    }
+
     /// Whether the provider publishes the keys, so that a source needs no secret.
     pub(super) fn is_published(&self) -> bool {
         // Plaid publishes its keys, too, but only to those who say who they are: that is the secret.

@@ -135,6 +135,26 @@ async fn what_events_must_say_is_set_shown_changed_and_taken_away() {
     assert_eq!(answer.fields(), ["only"]);
 }
 
+/// The worker takes requests apart as the other source's scheme says: events of a list would be taken for one.
+#[tokio::test]
+async fn a_source_is_the_same_only_as_one_whose_requests_are_taken_apart_alike() {
+    let postern = with_sources(&["a", "b"]).await;
+    let lists = json!({"own": {"like": "stripe", "batch": "/events"}});
+    let refused = async |name: &str, change: Value, field: &str| {
+        let answer = postern.patch(&format!("/v1/sources/{name}"), &change).await;
+        let detail = answer.problem(422, "invalid-request");
+        assert!(detail.contains("several events"), "{detail}");
+        assert_eq!(answer.fields(), [field]);
+    };
+    refused("a", json!({"same_as": "b", "scheme": lists}), "same_as").await;
+    postern.patch("/v1/sources/a", &json!({"same_as": "b"})).await.good(200);
+    refused("a", json!({"scheme": lists}), "same_as").await;
+    refused("b", json!({"scheme": lists}), "scheme").await;
+    postern.patch("/v1/sources/a", &json!({"same_as": null})).await.good(200);
+    postern.patch("/v1/sources/b", &json!({"scheme": lists})).await.good(200);
+    postern.patch("/v1/sources/a", &json!({"scheme": lists, "same_as": "b"})).await.good(200);
+}
+
 #[tokio::test]
 async fn a_scheme_that_no_secret_fits_is_refused_unless_somebody_insists() {
     let postern = with_sources(&["a"]).await;

@@ -331,3 +331,14 @@ async fn every_preset_can_become_a_source_or_says_what_it_needs() {
         }
     }
 }
+
+/// Amazon signs for everybody with an account, PayPal for every merchant: whose events they are must be said.
+#[tokio::test]
+async fn a_provider_that_signs_for_everybody_must_be_told_apart_from_its_other_customers() {
+    for (preset, field) in [("aws_sns", "config.topic_arn"), ("paypal", "config.webhook_id")] {
+        let answer =
+            add(&Deployment::new(), json!({"preset": preset}), &json!({"secrets": null})).await;
+        answer.problem(422, "invalid-request");
+        assert_eq!(answer.fields(), [field]);
+    }
+}

@@ -212,6 +212,19 @@ async fn a_scheme_that_is_none_is_broken_until_somebody_looks() {
     assert!(matches!(error, SourceError::Scheme(NoScheme::Bad(_))) && !error.is_transient());
 }
 
+/// Amazon signs for everybody's topics: without its own, a source would believe every customer of Amazon's.
+#[tokio::test]
+async fn a_source_without_what_its_scheme_needs_is_broken_until_somebody_looks() {
+    for preset in ["aws_sns", "paypal"] {
+        let world = World::new(SchemeChoice::Preset(preset.to_owned()));
+        let error = world.sources().find(&name("hub"), at(0)).await.unwrap_err();
+        assert!(
+            matches!(error, SourceError::NotConfigured(_)) && !error.is_transient(),
+            "{preset}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_source_with_its_own_scheme_is_used() {
     let own = World::new(SchemeChoice::Own(serde_json::json!({"like": "github"})));

@@ -14,6 +14,10 @@ pub const KEY_LIFE: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// wanted is not noted, and the provider's next try asks again.
 pub const MAX_OWED: usize = 20;
 
+/// Most of them that are keys: the rest is for confirmations, which are owed only after a right signature, so that
+/// strangers cannot take their places.
+pub const MAX_KEYS_OWED: usize = 15;
+
 /// The keys that providers publish, and the confirmations that are owed to them.
 pub trait PublishedKeys: Sync {
     /// The keys of a source that were fetched, also those older than [`KEY_LIFE`].
@@ -22,7 +26,8 @@ pub trait PublishedKeys: Sync {
         source: &SourceName,
     ) -> impl Future<Output = Stored<Vec<PublishedKey>>> + Send;
 
-    /// Asks for something. `true`: it is owed now, or was already. `false`: [`MAX_OWED`] other things are.
+    /// Asks for something. `true`: it is owed now, or was already. `false`: [`MAX_OWED`] other things are, or
+    /// [`MAX_KEYS_OWED`] other keys.
     fn want(
         &self,
         source: &SourceName,
@@ -104,7 +109,10 @@ pub fn with_want(
     want: &Want,
     now: Timestamp,
 ) -> Option<Vec<Owed>> {
-    if list.len() >= MAX_OWED || is_owed(&list, want) {
+    let is_key = |want: &Want| matches!(want, Want::Key(_));
+    let keys = list.iter().filter(|owed| is_key(&owed.want)).count();
+    let is_full = list.len() >= MAX_OWED || (is_key(want) && keys >= MAX_KEYS_OWED);
+    if is_full || is_owed(&list, want) {
         return None;
     }
     list.push(Owed::new(source.clone(), want.clone(), now));

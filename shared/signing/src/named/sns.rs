@@ -1,7 +1,7 @@
 //! Amazon SNS: RSA over some members of the body, each as its name and its value on a line of its own.
 //!
-//! Amazon signs for everybody's topics, so the signature alone says only "some topic": `config.topic_arn` says which, and
-//! nothing is believed without it. A confirmation is signed in the same way, so none is answered without it either.
+//! Amazon signs for everybody's topics, so the signature alone says only "some topic": `config.topic_arn` says which.
+//! [`crate::Scheme::missing_config`] names it, and no source is to be used without it.
 //! Version 1 of the signature is SHA-1, version 2 SHA-256; a topic is switched to 2 by its owner, and then
 //! `config.signature_version = "2"` refuses 1. `UnsubscribeURL` is not signed and never used.
 
@@ -28,7 +28,7 @@ pub(super) fn verify(ask: &Ask<'_>) -> Result<Proven, Reason> {
         .ok_or(Reason::KeyIdMalformed)?;
     let signed = message.signed()?;
     // looked at before the signature, so that a stranger's topic makes nobody fetch a certificate
-    if ask.needed("topic_arn")? != message.topic_arn {
+    if ask.config("topic_arn").is_some_and(|ours| ours != message.topic_arn) {
         return Err(Reason::NotOurs { name: "topic_arn" });
     }
 

@@ -41,8 +41,8 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
     let config: BTreeMap<String, String> = reader.texts_by_name("config").into_iter().collect();
     let sample = texts_by_header(&mut reader, "sample");
     let acknowledge = reader.within("acknowledge", acknowledge).unwrap_or_default();
-    // whatever a handshake signs has no brace
-    let is_object = demands.body == BodyRule::Object;
+    // whatever a handshake signs has no brace, and a signed body that is an object does
+    let is_object = demands.body == BodyRule::Object && whole.signs(&Part::Body);
     let handshakes = handshakes(&mut reader, is_object, whole.proof);
     check(&mut reader, &whole);
     reader.finish();

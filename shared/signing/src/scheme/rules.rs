@@ -23,7 +23,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    fn signs(&self, part: &Part) -> bool {
+    pub(super) fn signs(&self, part: &Part) -> bool {
         self.signed.parts().contains(part)
     }
 

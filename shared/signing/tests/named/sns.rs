@@ -145,39 +145,15 @@ fn a_stranger_s_topic_is_refused_however_well_signed() {
     assert_eq!(rejected.wanted_key(), None);
 }
 
-/// So does everybody who does not say whose topic it is to be.
+/// So no source may be used that does not say whose topic it is to be: what a scheme lacks, it names.
 #[test]
-fn without_a_topic_nothing_is_believed_and_nothing_confirmed() {
-    for config in ["", "topic_arn = \"\"", "topic_arn = \" \""] {
-        let scheme = of(config);
-        for message in [notification(), confirmation()] {
-            let verdict = arrived(&signed(message)).verdict(&scheme, &keys(&scheme));
-            assert_eq!(verdict, "malformed: not_configured", "{config}");
-        }
-        assert_eq!(scheme.missing_config(), ["topic_arn"]);
-        let preset = format!("like = \"aws_sns\"\nconfig = {{ {config} }}");
-        assert_eq!(confirmed(&Scheme::from_toml(&preset).unwrap()), None, "{config}");
-    }
-    let preset = format!("like = \"aws_sns\"\nconfig = {{ topic_arn = \"{TOPIC}\" }}");
-    let url = confirmation()["SubscribeURL"].as_str().map(str::to_owned);
-    assert_eq!(confirmed(&Scheme::from_toml(&preset).unwrap()), url);
-}
-
-/// The address that a waiting source would call to confirm a subscription.
-fn confirmed(scheme: &Scheme) -> Option<String> {
-    let (headers, body) = (http::HeaderMap::new(), signed(confirmation()).to_string());
-    let url = "https://hooks.example/in";
-    let request = signing::Request {
-        method: "POST",
-        url,
-        headers: &headers,
-        body: body.as_bytes(),
-        path_secret: None,
-    };
-    let now = jiff::Timestamp::from_second(NOW).unwrap();
-    match signing::handshake::answer(scheme, &keys(scheme), &request, true, now)? {
-        signing::handshake::Answer::Confirm { url, .. } => Some(url),
-        other => panic!("{other:?}"),
+fn the_topic_is_named_as_missing_until_it_is_there() {
+    for (config, missing) in [
+        (String::new(), vec!["topic_arn"]),
+        ("topic_arn = \" \"".to_owned(), vec!["topic_arn"]),
+        (format!("topic_arn = \"{TOPIC}\""), vec![]),
+    ] {
+        assert_eq!(of(&config).missing_config(), missing, "{config}");
     }
 }
 

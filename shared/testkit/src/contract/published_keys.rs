@@ -2,7 +2,7 @@
 
 use domain::{
     id::SourceName,
-    ports::{MAX_OWED, Owed, PublishedKey, PublishedKeys, StoreError, Want},
+    ports::{MAX_KEYS_OWED, MAX_OWED, Owed, PublishedKey, PublishedKeys, StoreError, Want},
 };
 
 use super::{Kept, Tables, given::at, rules};
@@ -51,11 +51,15 @@ async fn what_is_wanted_is_owed_once(on: &impl Tables) -> Kept {
 }
 
 async fn strangers_cannot_make_the_list_grow(on: &impl Tables) -> Kept {
-    for n in 0..MAX_OWED + 5 {
+    for n in 0..MAX_KEYS_OWED + 5 {
         let is_owed = on.state().want(&hub(), &key(&format!("k{n}")), at(0)).await?;
-        assert_eq!(is_owed, n < MAX_OWED);
+        assert_eq!(is_owed, n < MAX_KEYS_OWED);
     }
-    assert_eq!(owed(on, 0).await?.len(), MAX_OWED);
+    assert_eq!(owed(on, 0).await?.len(), MAX_KEYS_OWED);
+    for n in MAX_KEYS_OWED..MAX_OWED + 5 {
+        let visit = Want::Confirm(format!("https://sns.example/?Action=Confirm&n={n}"));
+        assert_eq!(on.state().want(&hub(), &visit, at(0)).await?, n < MAX_OWED);
+    }
     on.state().give_up(&Owed::new(hub(), key("k3"), at(0))).await?;
     on.state().want(&hub(), &key("late"), at(1)).await?;
     assert!(owed(on, 1).await?.iter().any(|owed| owed.want == key("late")));

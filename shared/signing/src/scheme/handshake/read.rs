@@ -21,7 +21,7 @@ const MOST: usize = 1024;
 /// it.
 const FETCHED: [&str; 2] = ["sns.*.amazonaws.com", "sns.*.amazonaws.com.cn"];
 
-/// Reads all handshakes. `body_is_object`: what a form allows can never pass as the body of an event.
+/// Reads all handshakes. `body_is_object`: what a form allows can never pass as the signed content of an event.
 pub(in crate::scheme) fn handshakes(
     reader: &mut Reader<'_>,
     body_is_object: bool,
@@ -123,7 +123,7 @@ fn harmless_reply(
             Piece::Mac { .. }
                 if !body_is_object && !matches!(handshake.proof, Shown::Signature) =>
             {
-                reader.problem("reply", "signs for anybody who asks; demand a signature, or `body = \"object\"`, so that nothing which is signed here can pass as an event");
+                reader.problem("reply", "signs for anybody who asks; demand a signature, or sign {body} and have `body = \"object\"`, so that nothing which is signed here can pass as an event");
             }
             _ => {}
         }
