@@ -228,22 +228,18 @@ impl Known<'_> {
         let has_secret = self
             .secrets
             .is_some_and(|all| all.iter().any(|secret| !is_over(secret.expires_at, now)));
-        let never = self.health.last_accepted_at.is_none();
+        // Where the provider publishes its keys there is no secret, and none is needed.
+        let needs_secret = !proof.is_published();
+        let is_silent =
+            self.health.last_accepted_at.is_none() && self.health.failing_since.is_none();
         match self.source.awaits_secret_until {
-            // It has no secret, and needs none.
-            Some(until)
-                if proof.is_published()
-                    && until > now
-                    && never
-                    && self.health.failing_since.is_none() =>
-            {
+            Some(until) if !needs_secret && until > now && is_silent => {
                 return format!("waits for the provider to ask for a confirmation, until {until}");
             }
-            Some(_) if proof.is_published() => {}
-            Some(until) if until > now && !has_secret => {
+            Some(until) if needs_secret && until > now && !has_secret => {
                 return format!("waits for the provider to bring its secret, until {until}");
             }
-            Some(until) if self.secrets.is_some() && !has_secret => {
+            Some(until) if needs_secret && self.secrets.is_some() && !has_secret => {
                 return format!(
                     "the provider brought no secret until {until}, and nothing can be verified; let it wait again, or add a secret"
                 );

@@ -256,6 +256,11 @@ async fn a_source_of_sns_is_of_one_topic_and_waits_for_its_confirmation() {
         words.starts_with("waits for the provider to ask for a confirmation, until"),
         "{words}"
     );
+    // When the window is over, nothing is missing.
+    let name: domain::id::SourceName = "x".parse().unwrap();
+    postern.0.registry.tables().sources.get_mut(&name).unwrap().awaits_secret_until = Some(at(-1));
+    let shown = postern.get("/v1/sources/x").await.good(200);
+    assert_eq!(shown["health"]["words"], "no event has been accepted yet");
     let answer = postern.patch("/v1/sources/x", &json!({"config": {}})).await;
     answer.problem(422, "invalid-request");
     assert_eq!(answer.fields(), ["config.topic_arn"]);
