@@ -56,7 +56,7 @@ impl Api {
         if let (Some(tenant), Some(handler)) = (emit_to, handler.as_object_mut()) {
             handler.insert("emit_to".to_owned(), tenant.into());
         }
-        self.add_source(provider, &handler).await
+        self.add_provider(provider, &handler).await
     }
 
     /// Adds a provider's source whose events go out to `tenant` as they came.
@@ -64,18 +64,27 @@ impl Api {
     /// # Errors
     /// It is refused.
     pub async fn forward(&self, provider: &Provider, tenant: &str) -> Result<()> {
-        self.add_source(provider, &json!({ "kind": "forward", "tenant": tenant })).await
+        self.add_provider(provider, &json!({ "kind": "forward", "tenant": tenant })).await
     }
 
-    async fn add_source(&self, provider: &Provider, handler: &Value) -> Result<()> {
-        let body = json!({
+    async fn add_provider(&self, provider: &Provider, handler: &Value) -> Result<()> {
+        let source = json!({
             "name": provider.source(),
             "scheme": provider.choice(),
             "handler": handler,
             "secrets": { "1": provider.secret() },
         });
-        let answer = self.0.post("/v1/sources", &body).await?;
-        ensure!(answer.code() == 201, "source {}: {answer:?}", provider.source());
+        self.add_source(&source).await
+    }
+
+    /// Adds a source, described as the API takes it.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn add_source(&self, source: &Value) -> Result<()> {
+        let answer = self.0.post("/v1/sources", source).await?;
+        let name = source.get("name").and_then(Value::as_str).unwrap_or_default();
+        ensure!(answer.code() == 201, "source {name}: {answer:?}");
         Ok(())
     }
 

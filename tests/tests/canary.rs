@@ -243,6 +243,8 @@ impl Walk {
         let paths = [
             "/v1/sources".to_owned(),
             format!("/v1/sources/{source}"),
+            format!("/v1/sources/{source}/secrets"),
+            format!("/v1/sources/{source}/rejected"),
             format!("/v1/sources/{source}/events/evt_good"),
             format!("/v1/sources/{source}/events/evt_unlucky"),
             "/v1/sources/hopeless/events/e-1".to_owned(),
@@ -255,6 +257,11 @@ impl Walk {
             self.hear(&answer);
         }
         self.hear(&api.replay(source, "evt_good").await?);
+        let secret = self.canaries.text("a second secret", May::Nowhere);
+        let secret = json!({ "id": "2", "secret": format!("whsec_{secret}") });
+        let added = api.client().post(&format!("/v1/sources/{source}/secrets"), &secret).await?;
+        ensure!(added.code() == 201, "{added:?}");
+        self.hear(&added);
         self.host.control()?.idle().await
     }
 }

@@ -4,10 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
 use local::template::{self, Role, Statement};
 use serde_json::{Value, json};
 use tests::{
     aws::Aws,
+    client::Client,
     control::{Call, Fault},
     eventually,
     host::{Host, Setup},
@@ -148,6 +151,8 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.forward(&forwarded, "policy").await?;
     api.client().get("/v1/sources").await?.good()?;
     api.client().get("/v1/sources/mirrored").await?.good()?;
+    api.client().get("/v1/sources/mirrored/rejected").await?.good()?;
+    rotate(api.client(), &forwarded).await?;
     api.client().get("/v1/tenants/policy/endpoints").await?.good()?;
     let path = format!("/v1/tenants/policy/endpoints/{}", endpoint.id);
     api.client().get(&path).await?.good()?;
@@ -169,6 +174,10 @@ async fn do_everything(host: &Host) -> Result<()> {
         forwarded.send_until_accepted(host, &event).await?;
         api.until_delivered("forwarded", id).await?;
     }
+    // Refused, and seen.
+    let forged = mirrored.with_secret("whsec_somebody-elses-secret");
+    let refused = forged.send(&host.ingress()?, &Event::stripe("evt_1", "a.b", "in_1", at)).await?;
+    ensure!(refused.code() == 401, "a forged event is answered {}", refused.code());
     api.replay("mirrored", "evt_1").await?.good()?;
     api.until("mirrored", "evt_1", "processed").await?;
 
@@ -232,6 +241,21 @@ async fn do_everything(host: &Host) -> Result<()> {
     gone.until(1).await?;
     control.run("SweeperFunction").await?;
     control.idle().await
+}
+
+/// A source is changed, and gets a new secret beside the old one.
+async fn rotate(api: &Client, source: &Provider) -> Result<()> {
+    let path = format!("/v1/sources/{}", source.source());
+    let change = Bytes::from(json!({ "dedupe": "id" }).to_string());
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    api.call(Method::PATCH, &path, headers, change).await?.good()?;
+    let secret = json!({ "id": "2", "secret": seed::text_of("a second secret") });
+    api.post(&format!("{path}/secrets"), &secret).await?.good()?;
+    api.get(&format!("{path}/secrets")).await?.good()?;
+    let old = format!("{path}/secrets/2");
+    api.call(Method::DELETE, &old, HeaderMap::new(), Bytes::new()).await?.good()?;
+    Ok(())
 }
 
 async fn redriven(aws: &Aws, host: &Host, id: &str) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Requests that the providers' own libraries signed, judged by `signing`. The same files go through the binary in
 //! `infra/cli/tests/verify.rs`; here they meet the library alone, with an independent reading of the files.
-#![expect(clippy::unwrap_used, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -14,7 +14,7 @@ pub struct Config {
     pub aws: runtime::aws::Settings,
     /// The Inbox table.
     pub inbox_table: String,
-    /// The State table, for idempotency keys.
+    /// The State table, for idempotency keys and the health of sources.
     pub state_table: String,
     /// The Outbox table.
     pub outbox_table: String,

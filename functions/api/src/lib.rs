@@ -23,12 +23,12 @@ use axum::{
     http::{HeaderValue, header},
     middleware::{self, Next},
     response::Response,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use domain::message::{InboundMessage, WakeMessage};
 use domain::ports::{
     AuditEntry, Bodies, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue,
-    SetSourceSecrets,
+    SetSourceSecrets, Watch,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -55,6 +55,8 @@ pub trait Ports: Send + Sync + 'static {
     type Keyring: Keyring + Send + 'static;
     /// Secrets of sources.
     type Secrets: SetSourceSecrets + Send + 'static;
+    /// The health of sources.
+    type Watch: Watch + Send + 'static;
     /// Large payloads.
     type Bodies: Bodies + Send + 'static;
 }
@@ -77,6 +79,8 @@ pub struct Api<P: Ports> {
     pub keyring: P::Keyring,
     /// Secrets of sources.
     pub secrets: P::Secrets,
+    /// The health of sources.
+    pub watch: P::Watch,
     /// Large payloads.
     pub bodies: P::Bodies,
     /// The limits.
@@ -141,6 +145,7 @@ impl Ports for Deployed {
     type Wakes = runtime::SqsQueue;
     type Keyring = runtime::KmsKeyring;
     type Secrets = runtime::SecretsManager;
+    type Watch = dynamo::StateTable;
     type Bodies = runtime::BodyStore;
 }
 
@@ -189,7 +194,13 @@ async fn at_once<T>(
 pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
     Router::new()
         .route("/v1/sources", get(sources::list::<P>).post(sources::add::<P>))
-        .route("/v1/sources/{source}", get(sources::show::<P>))
+        .route("/v1/sources/{source}", get(sources::show::<P>).patch(sources::change::<P>))
+        .route("/v1/sources/{source}/rejected", get(sources::rejected::<P>))
+        .route(
+            "/v1/sources/{source}/secrets",
+            get(sources::secrets::list::<P>).post(sources::secrets::add::<P>),
+        )
+        .route("/v1/sources/{source}/secrets/{secret}", delete(sources::secrets::remove::<P>))
         .route("/v1/sources/{source}/events/{event}", get(received::story::<P>))
         .route("/v1/sources/{source}/events/{event}/replay", post(received::replay::<P>))
         .route("/v1/parked", get(received::parked::<P>))

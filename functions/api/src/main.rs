@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{Api, Config, Deployed, Edge, router};
-use dynamo::{DeliveriesTable, InboxTable, OutboxTable, RegistryTable};
+use dynamo::{DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 use lambda_http::{Error, run};
 use runtime::{
     BodyStore, KmsKeyring, SecretsManager, SqsQueue,
@@ -17,16 +17,13 @@ async fn main() -> Result<(), Error> {
     telemetry::init(&config.base);
     let aws = Aws::new(&config.aws, Pace::BACKGROUND);
     let client = aws_sdk_dynamodb::Client::new(&aws.config(Service::DynamoDb));
-    let shards = config.limits.pending_shards;
+    let (shards, wake_shards) = (config.limits.pending_shards, config.wake_shards);
     let outbox = OutboxTable::new(client.clone(), config.outbox_table, config.outbox_shards);
     let api = Api::<Deployed> {
         inbox: InboxTable::new(client.clone(), config.inbox_table, shards),
-        outbox: OutboxTable { requests: Some(config.state_table), ..outbox },
-        deliveries: DeliveriesTable::new(
-            client.clone(),
-            config.deliveries_table,
-            config.wake_shards,
-        ),
+        outbox: OutboxTable { requests: Some(config.state_table.clone()), ..outbox },
+        watch: StateTable { client: client.clone(), table: config.state_table, commits: None },
+        deliveries: DeliveriesTable::new(client.clone(), config.deliveries_table, wake_shards),
         registry: RegistryTable { client, table: config.registry_table },
         inbound: SqsQueue::new(aws.sqs(), config.inbound_queue_url),
         wakes: SqsQueue::new(aws.sqs(), config.wake_queue_url),

@@ -39,6 +39,10 @@ pub struct Story {
     body_bytes: u64,
     body_sha256: String,
     key_id: Option<String>,
+    /// The provider's id of the delivery, for its dashboard.
+    delivery_id: Option<String>,
+    /// The event whose request carried this one among others.
+    parent: Option<String>,
     /// The outgoing events that followed from it.
     outgoing: Vec<OutgoingStory>,
 }
@@ -72,6 +76,8 @@ pub async fn story<P: Ports>(
         body_bytes: row.new.body.length,
         body_sha256: row.new.body.sha256.to_string(),
         key_id: row.new.key_id,
+        delivery_id: row.new.delivery_id,
+        parent: row.new.parent,
         outgoing,
     }))
 }

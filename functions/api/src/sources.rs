@@ -1,97 +1,86 @@
-//! Sources: added, listed, shown.
+//! Sources: added, listed, shown, changed, and the requests that were refused in their names.
+//!
+//! Reading order: the routes here; [`wanted`] reads what callers want; [`proof`] knows schemes; [`secrets`] has the routes
+//! of secrets; [`view`] shows sources without them.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod proof;
+mod reuse;
+pub mod secrets;
+pub mod view;
+pub mod wanted;
+
+use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode};
 use domain::{
-    ports::{Configure as _, Registry as _, SetSourceSecrets as _, SourceSecret},
-    secret::SecretText,
-    source::{Handler, SchemeChoice, Source},
+    ports::{
+        Configure as _, Registry as _, RejectSample, SetSourceSecrets as _, SourceHealth,
+        SourceSecret, SourceSecrets as _, Watch as _, watch::MAX_SAMPLES,
+    },
+    source::Source,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use signing::{Key, Scheme, Secret};
+use signing::Secret;
 
+use self::{
+    proof::Proof,
+    secrets::{Addresses, Force},
+    view::{Known, SourceLine, SourceView, is_over},
+    wanted::{NewSource, SourceChange, Wanted},
+};
 use crate::{
-    Api, OF_THE_DEPLOYMENT, Ports, Problem,
+    Api, OF_THE_DEPLOYMENT, Ports, Problem, at_once,
     problem::Findings,
-    request::{Actor, Json, Path},
+    request::{Actor, Json, Path, Query},
 };
 
-/// A source to add.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewSource {
-    name: String,
-    scheme: SchemeChoice,
-    handler: NewHandler,
-    /// Secrets by id, as the provider shows them. Read by hand: serde quotes what it does not expect.
-    secrets: Box<RawValue>,
-}
-
-/// What is done with the events of a source to add.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-enum NewHandler {
-    Mirror {
-        #[serde(default)]
-        emit_to: Option<String>,
-    },
-    Forward {
-        tenant: String,
-        #[serde(default)]
-        types: Vec<String>,
-    },
-}
-
-impl std::fmt::Debug for NewSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewSource").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// A source, as it is shown. Its secrets are not.
+/// A source that was just made.
 #[derive(Debug, Serialize)]
-pub struct SourceView {
+pub struct MadeSource {
     #[serde(flatten)]
-    source: Source,
-    /// Where the provider sends its requests.
-    url: String,
+    source: SourceView,
+    #[serde(flatten)]
+    addresses: Addresses,
 }
 
 /// All sources.
 #[derive(Debug, Serialize)]
 pub struct SourceList {
-    sources: Vec<SourceView>,
+    sources: Vec<SourceLine>,
 }
 
-/// Most secrets of one source: two are active in a rotation.
-const MAX_SECRETS: usize = 10;
+/// Requests that were refused, newest first.
+#[derive(Debug, Serialize)]
+pub struct RejectList {
+    rejected: Vec<RejectSample>,
+}
 
-/// Most bytes of a secret. All of a source's, escaped as JSON, stay below the 64 KiB that the store of secrets takes.
-const MAX_SECRET: usize = 1024;
+/// How many refused requests are asked for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    #[serde(default = "usual_limit")]
+    limit: usize,
+}
 
-/// Most types of a forwarding source, as of an endpoint.
-const MAX_TYPES: usize = 100;
-
-/// Most bytes of a scheme of one's own, as JSON. Presets have a thousand, and a row of the registry takes 400 KB.
-const MAX_SCHEME: usize = 16 * 1024;
-
-/// Most bytes of a secret's id.
-const MAX_SECRET_ID: usize = 64;
+fn usual_limit() -> usize {
+    20
+}
 
 /// Adds a source. A call that died half way can be sent again: what it began, the next one ends.
 pub async fn add<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     Actor(actor): Actor,
     Json(new): Json<NewSource>,
-) -> Result<(StatusCode, axum::Json<SourceView>), Problem> {
+) -> Result<(StatusCode, axum::Json<MadeSource>), Problem> {
     let now = api.now();
-    let (source, secrets) = read(&new, now)?;
+    let Wanted { source, proof, secrets } = new.read(now, (api.edge.random)())?;
+    check_same_as(&api, &source).await?;
+    let warnings = reuse::warnings(&api, &source.name, &secrets).await;
 
     api.audit(OF_THE_DEPLOYMENT, actor, "source.add", source.name.as_str(), now).await?;
     // The row first: until its secrets are there, ingress answers 503, and nothing is lost. Of two concurrent calls
-    // one creates the secrets, and only that one answers that it made the source.
+    // one creates the secrets, be they none, and only that one answers that it made the source.
     let begun = !api.registry.add_source(&source).await?;
     if begun && !is_same(&api, &source).await? {
         return Err(taken(&source));
@@ -102,32 +91,107 @@ pub async fn add<P: Ports>(
     // The row of the call that died has an earlier time.
     let source =
         if begun { api.registry.source(&source.name).await?.unwrap_or(source) } else { source };
-    Ok((StatusCode::CREATED, axum::Json(view(&api, source))))
+    let ingress = &api.limits.ingress_url;
+    let addresses = Addresses::of(ingress, &source.name, &proof, &secrets);
+    // Nothing more is read: the answer may hold a secret, and must not be lost to a store that fails.
+    let (secrets, health) = (Some(secrets.as_slice()), SourceHealth::default());
+    let known = Known { source, secrets, health, last_reject: None, warnings };
+    let source = known.shown(ingress, now);
+    Ok((StatusCode::CREATED, axum::Json(MadeSource { source, addresses })))
 }
 
-/// Lists all sources.
+/// Lists all sources, each with its health in short.
 pub async fn list<P: Ports>(
     State(api): State<Arc<Api<P>>>,
 ) -> Result<axum::Json<SourceList>, Problem> {
+    let now = api.now();
     let sources = api.registry.sources().await?;
-    let sources = sources.into_iter().map(|source| view(&api, source)).collect();
-    Ok(axum::Json(SourceList { sources }))
+    let lines = sources.into_iter().map(|source| {
+        let api = &api;
+        async move {
+            let health = api.watch.health(&source.name, now).await?;
+            let warnings = Vec::new();
+            let known = Known { source, secrets: None, health, last_reject: None, warnings };
+            Ok(known.line(&api.limits.ingress_url, now))
+        }
+    });
+    Ok(axum::Json(SourceList { sources: at_once(lines.collect()).await? }))
 }
 
-/// Shows one source.
+/// Shows one source, with its secrets' ids and its health.
 pub async fn show<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     Path(name): Path<String>,
 ) -> Result<axum::Json<SourceView>, Problem> {
-    let absent = || Problem::absent("source of this name");
-    let name = name.parse().map_err(|_| absent())?;
-    let source = api.registry.source(&name).await?.ok_or_else(absent)?;
-    Ok(axum::Json(view(&api, source)))
+    let source = find(&api, &name).await?;
+    Ok(axum::Json(shown(&api, source, Vec::new()).await?))
 }
 
-fn view<P: Ports>(api: &Api<P>, source: Source) -> SourceView {
-    let url = format!("{}/webhooks/{}", api.limits.ingress_url, source.name);
-    SourceView { source, url }
+/// Changes a source. What the call leaves out stays as it is.
+pub async fn change<P: Ports>(
+    State(api): State<Arc<Api<P>>>,
+    Path(name): Path<String>,
+    Query(Force { force }): Query<Force>,
+    Actor(actor): Actor,
+    Json(change): Json<SourceChange>,
+) -> Result<axum::Json<SourceView>, Problem> {
+    let now = api.now();
+    let old = find(&api, &name).await?;
+    let (new, proof) = change.applied(&old, now)?;
+    if new.same_as != old.same_as {
+        check_same_as(&api, &new).await?;
+    }
+    if let Some(proof) = proof.filter(|_| !force) {
+        check_secrets_fit(&api, &new, &proof).await?;
+    }
+    api.audit(OF_THE_DEPLOYMENT, actor, "source.change", &name, now).await?;
+    if !api.registry.replace_source(&old, &new).await? {
+        let detail = "Somebody or a handshake changed the source at the same time. Look at it, and send the change again.";
+        return Err(Problem::conflict("changed-meanwhile", detail));
+    }
+    let delay =
+        "Ingress works with what it knows for some minutes yet (the parameter SourceFreshMs).";
+    Ok(axum::Json(shown(&api, new, vec![delay.to_owned()]).await?))
+}
+
+/// Lists requests that were refused in a source's name, newest first.
+pub async fn rejected<P: Ports>(
+    State(api): State<Arc<Api<P>>>,
+    Path(name): Path<String>,
+    Query(Limit { limit }): Query<Limit>,
+) -> Result<axum::Json<RejectList>, Problem> {
+    let mut found = Findings::default();
+    if !(1..=MAX_SAMPLES).contains(&limit) {
+        found.note("limit", format!("it is 1 to {MAX_SAMPLES}: more are not kept"));
+    }
+    found.done()?;
+    let source = find(&api, &name).await?;
+    let rejected = api.watch.rejected(&source.name, limit, api.now()).await?;
+    Ok(axum::Json(RejectList { rejected }))
+}
+
+/// The source of a name in a path.
+async fn find<P: Ports>(api: &Api<P>, name: &str) -> Result<Source, Problem> {
+    let absent = || Problem::absent("source of this name");
+    let name = name.parse().map_err(|_| absent())?;
+    api.registry.source(&name).await?.ok_or_else(absent)
+}
+
+async fn shown<P: Ports>(
+    api: &Api<P>,
+    source: Source,
+    warnings: Vec<String>,
+) -> Result<SourceView, Problem> {
+    let now = api.now();
+    let secrets = api.secrets.of(&source.name).await?;
+    let health = api.watch.health(&source.name, now).await?;
+    // Only what was refused last says what to do about it.
+    let last_reject = match health.last_rejected_at {
+        Some(_) => api.watch.rejected(&source.name, 1, now).await?.into_iter().next(),
+        None => None,
+    };
+    let known = Known { source, secrets: Some(&secrets), health, last_reject, warnings };
+    Ok(known.shown(&api.limits.ingress_url, now))
 }
 
 fn taken(source: &Source) -> Problem {
@@ -140,121 +204,63 @@ fn taken(source: &Source) -> Problem {
 
 /// Whether the row that is there is what a call that died before it made the secrets would have left.
 async fn is_same<P: Ports>(api: &Api<P>, wanted: &Source) -> Result<bool, Problem> {
-    let found = api.registry.source(&wanted.name).await?;
-    Ok(found.is_some_and(|found| Source { created_at: wanted.created_at, ..found } == *wanted))
+    let Some(found) = api.registry.source(&wanted.name).await? else { return Ok(false) };
+    // Its times are those of the call that died.
+    let waits = found.awaits_secret_until.and(wanted.awaits_secret_until);
+    let found = Source {
+        created_at: wanted.created_at,
+        awaits_secret_until: waits.or(found.awaits_secret_until),
+        ..found
+    };
+    Ok(found == *wanted)
 }
 
-/// Checks the whole request, and names all that is wrong with it at once.
-fn read(new: &NewSource, now: jiff::Timestamp) -> Result<(Source, Vec<SourceSecret>), Problem> {
+/// The other source must be there, and events go one step: a chain would file them where nobody looks.
+async fn check_same_as<P: Ports>(api: &Api<P>, source: &Source) -> Result<(), Problem> {
+    let Some(other) = &source.same_as else { return Ok(()) };
     let mut found = Findings::default();
-    let name = found.keep("name", new.name.parse());
-    let handler = handler(&new.handler, &mut found);
-    let secrets = match scheme(&new.scheme, &mut found) {
-        Some(scheme) => secrets(&scheme, &new.secrets, &mut found),
-        // Which secrets fit is not known without a scheme.
-        None => Vec::new(),
-    };
-    match (name, handler) {
-        (Some(name), Some(handler)) => {
-            found.done()?;
-            Ok((Source::new(name, new.scheme.clone(), handler, now), secrets))
-        }
-        _ => Err(found.problem()),
+    if *other == source.name {
+        found.note("same_as", "a source is the same as another one, not as itself");
+        return found.done();
     }
-}
-
-fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
-    match new {
-        NewHandler::Mirror { emit_to: None } => Some(Handler::Mirror { emit_to: None }),
-        NewHandler::Mirror { emit_to: Some(tenant) } => {
-            let tenant = found.keep("handler.emit_to", tenant.parse())?;
-            Some(Handler::Mirror { emit_to: Some(tenant) })
+    match api.registry.source(other).await? {
+        None => found.note("same_as", "there is no source of this name"),
+        Some(Source { same_as: Some(next), .. }) => {
+            found.note(
+                "same_as",
+                format!("this source is itself the same as {next}; name that one"),
+            );
         }
-        NewHandler::Forward { tenant, types } => {
-            let tenant = found.keep("handler.tenant", tenant.parse());
-            if types.len() > MAX_TYPES {
-                found.note("handler.types", format!("a source has at most {MAX_TYPES}"));
-                return None;
-            }
-            let types = types
-                .iter()
-                .enumerate()
-                .map(|(at, text)| found.keep(&format!("handler.types[{at}]"), text.parse()));
-            // All of them are read before the first one that is missing counts.
-            let types: Vec<_> = types.collect();
-            Some(Handler::Forward {
-                tenant: tenant?,
-                types: types.into_iter().collect::<Option<_>>()?,
-            })
-        }
+        Some(_) => {}
     }
-}
-
-fn scheme(choice: &SchemeChoice, found: &mut Findings) -> Option<Scheme> {
-    let scheme = match choice {
-        SchemeChoice::Preset(name) => {
-            let scheme = Scheme::preset(name);
-            if scheme.is_none() {
-                let known: Vec<_> = signing::preset_names().collect();
-                let known = known.join(", ");
-                found.note(
-                    "scheme.preset",
-                    format!("no such scheme ships; there are {known}; or describe one of your own under `scheme.own`"),
-                );
-            }
-            scheme?
-        }
-        SchemeChoice::Own(value) if value.to_string().len() > MAX_SCHEME => {
-            found.note("scheme.own", format!("it has more than {MAX_SCHEME} bytes"));
-            return None;
-        }
-        SchemeChoice::Own(value) => {
-            let read = Scheme::from_value(value.clone());
-            read.map_err(|problems| found.note("scheme.own", problems)).ok()?
-        }
-    };
-    for name in scheme.missing_config() {
-        let problem = format!(
-            "it needs `config.{name}`; describe it under `scheme.own`, as {{\"like\": ..., \"config\": {{\"{name}\": ...}}}}"
+    let is_named = |one: &&Source| one.same_as.as_ref() == Some(&source.name);
+    if let Some(Source { name, .. }) = api.registry.sources().await?.iter().find(is_named) {
+        found.note(
+            "same_as",
+            format!("the events of {name} are filed under this source; change that first"),
         );
-        found.note("scheme", problem);
     }
-    Some(scheme)
+    found.done()
 }
 
-fn secrets(scheme: &Scheme, text: &RawValue, found: &mut Findings) -> Vec<SourceSecret> {
-    let Ok(all) = serde_json::from_str::<BTreeMap<String, Secret>>(text.get()) else {
-        found.note("secrets", "it is an object of texts: each secret by an id of your choice");
-        return Vec::new();
+/// A new scheme that none of the secrets fits stops the source.
+async fn check_secrets_fit<P: Ports>(
+    api: &Api<P>,
+    source: &Source,
+    proof: &Proof,
+) -> Result<(), Problem> {
+    let now = api.now();
+    let secrets = api.secrets.of(&source.name).await?;
+    let fits = |secret: &SourceSecret| {
+        !is_over(secret.expires_at, now)
+            && !proof.is_of_handshakes(&secret.id)
+            && proof.fault_of(&secret.id, &Secret::new(secret.text.expose())).is_none()
     };
-    if all.is_empty() {
-        found.note("secrets", "a source needs at least one: without it, nothing can be verified");
+    let waits = proof.waits() && source.awaits_secret_until.is_some_and(|until| until > now);
+    if proof.is_published() || waits || secrets.iter().any(fits) {
+        return Ok(());
     }
-    if all.len() > MAX_SECRETS {
-        found.note("secrets", format!("a source has at most {MAX_SECRETS}"));
-        return Vec::new();
-    }
-    let mut good = Vec::new();
-    for (at, (id, secret)) in all.iter().enumerate() {
-        // By number, not by id: whoever swaps the two would find the secret in the answer.
-        let field = format!("secrets[{at}]");
-        if !(1..=MAX_SECRET_ID).contains(&id.len()) || !id.bytes().all(|b| b.is_ascii_graphic()) {
-            found.note(&field, format!("its id is 1 to {MAX_SECRET_ID} visible ASCII characters"));
-            continue;
-        }
-        if secret.expose().len() > MAX_SECRET {
-            found.note(&field, format!("it has more than {MAX_SECRET} bytes"));
-            continue;
-        }
-        let Some(key) = found.keep(&field, Key::parse(scheme, id.as_str(), secret)) else {
-            continue;
-        };
-        if let Some(weakness) = key.weakness() {
-            found.note(&field, weakness);
-            continue;
-        }
-        let text = SecretText::new(secret.expose().to_owned());
-        good.push(SourceSecret { id: id.clone(), text, expires_at: None });
-    }
-    good
+    let detail = "None of the source's secrets fits this scheme, so that every request would be refused. Say \
+                  `?force=true` if you add one right after.";
+    Err(Problem::conflict("secrets-do-not-fit", detail))
 }

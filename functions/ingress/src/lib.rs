@@ -158,7 +158,11 @@ where
         })?;
         // I4 to I7
         let key_id = verified.key().as_str().to_owned();
-        let incoming = Incoming::verified(&feed.source, verified, &arrival.headers);
+        let incoming = Incoming::verified(&feed.source, verified, &arrival.headers).under(
+            &feed.scheme,
+            &request(arrival),
+            now,
+        );
         let entry = self.door.put(incoming, token, now).await?;
         let answer = Answer::to_event(feed.scheme.acknowledge());
         let is_ageing = feed.is_ageing(&key_id, now);

@@ -14,7 +14,7 @@ use domain::{
     secret::SecretText,
 };
 use jiff::Timestamp;
-use signing::{Secret, handshake};
+use signing::{Reason, Rejected, Secret, handshake};
 
 use crate::{Answer, Ingress, Refused, gateway::Arrival, request, sources::Feed};
 
@@ -81,7 +81,7 @@ where
             handshake::answer(&feed.scheme, &feed.keys(now), &request, feed.waits(now), now)
         };
         match answer(feed) {
-            Some(handshake::Answer::Refused(rejected)) if rejected.is_refreshable() => {
+            Some(handshake::Answer::Refused(rejected)) if may_change(&rejected) => {
                 match self.sources.refresh(&feed.source.name, now).await {
                     Some(newer) => answer(&newer),
                     None => Some(handshake::Answer::Refused(rejected)),
@@ -127,4 +127,9 @@ where
         self.sources.forget(name);
         Ok(())
     }
+}
+
+/// Whether a newer configuration could change the verdict: other secrets, or a source that waits by now.
+fn may_change(rejected: &Rejected) -> bool {
+    rejected.is_refreshable() || matches!(rejected.reason(), Reason::HandshakeUnexpected)
 }

@@ -15,11 +15,12 @@ use domain::{
     ports::{
         KEY_LIFE, ProviderKeys, PublishedKey, Registry, SourceSecret, SourceSecrets, StoreError,
     },
-    source::{SchemeChoice, Source},
+    source::Source,
 };
+use flow::scheme::{self, NoScheme};
 use jiff::{SignedDuration, Timestamp};
 use runtime::telemetry::chain;
-use signing::{Key, Problems, Scheme, Secret, scheme::Verifier};
+use signing::{Key, Scheme, Secret, scheme::Verifier};
 
 /// How long a name is remembered as unknown: a new source works after this at the latest.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
@@ -70,12 +71,9 @@ pub enum SourceError {
     /// The keys that its provider publishes cannot be read.
     #[error("the provider's keys cannot be read")]
     Keys(#[source] StoreError),
-    /// No scheme of that name ships with this version.
-    #[error("there is no scheme `{0}` in this version")]
-    NoScheme(String),
-    /// Its own scheme is not one.
-    #[error("the source's own scheme has problems")]
-    BadScheme(#[source] Problems),
+    /// It has no scheme, or one that is none.
+    #[error("the source has no scheme that can be used")]
+    Scheme(#[from] NoScheme),
 }
 
 impl SourceError {
@@ -85,7 +83,7 @@ impl SourceError {
             Self::Registry(cause) | Self::Secrets(cause) | Self::Keys(cause) => {
                 cause.is_transient()
             }
-            Self::NoScheme(_) | Self::BadScheme(_) => false,
+            Self::Scheme(_) => false,
         }
     }
 }
@@ -271,14 +269,7 @@ impl Kept {
 
 impl Feed {
     fn new(source: Source, secrets: &[SourceSecret]) -> Result<Self, SourceError> {
-        let scheme = match &source.scheme {
-            SchemeChoice::Preset(name) => {
-                Scheme::preset(name).ok_or_else(|| SourceError::NoScheme(name.clone()))?
-            }
-            SchemeChoice::Own(value) => {
-                Scheme::from_value(value.clone()).map_err(SourceError::BadScheme)?
-            }
-        };
+        let scheme = scheme::of(&source)?;
         let (keys, ends) = secrets
             .iter()
             .filter_map(|secret| Some((key(&source.name, &scheme, secret)?, secret.expires_at)))

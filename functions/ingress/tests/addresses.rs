@@ -1,7 +1,6 @@
 //! What the address has to do with an event: secret ones, signed ones, and two for one event.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::indexing_slicing, reason = "a field that a JSON value does not have is null")]
 
 mod world;
 

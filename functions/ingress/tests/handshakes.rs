@@ -1,7 +1,6 @@
 //! Handshakes, as literal events of the gateway: answered in their strict shape, and never an event.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::indexing_slicing, reason = "a field that a JSON value does not have is null")]
 
 mod world;
 
@@ -184,6 +183,22 @@ async fn a_secret_for_which_nobody_waits_is_not_learned() {
     assert!(secrets(&world).await.is_empty());
 }
 
+/// An operator sets the source to wait while a sandbox knows it from before.
+#[tokio::test]
+async fn that_a_source_waits_by_now_is_seen_within_a_minute() {
+    let world = asana(None);
+    world.secrets.set(&name("asana"), vec![key("k1", "the-secret-of-another-webhook")]);
+    let ingress = world.ingress();
+    let receive = async |second| {
+        ingress.receive(&arrival(hook(HOOK_SECRET)), "t".to_owned(), at(second)).await.status()
+    };
+    assert_eq!(receive(0).await, 401);
+    world.configure("asana", |source| source.awaits_secret_until = Some(at(600)));
+    assert_eq!(receive(59).await, 401);
+    assert_eq!(receive(60).await, 200);
+    assert_eq!(secrets(&world).await.len(), 2);
+}
+
 /// Another handshake is between its claim and its secret.
 #[tokio::test]
 async fn of_two_handshakes_at_once_one_is_refused() {
@@ -285,6 +300,7 @@ async fn an_event_is_acknowledged_as_its_provider_waits_for() {
             (&json!(202), &json!("[accepted]"))
         );
         assert_eq!(response["headers"]["content-type"], "text/plain");
+        assert_eq!(response["headers"]["x-content-type-options"], "nosniff");
     }
     let bad = world::with_header(event("github"), "x-hub-signature-256", None);
     let bad = world::with(bad, "/pathParameters/source", "adyen");

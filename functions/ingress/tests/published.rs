@@ -1,7 +1,6 @@
 //! Keys that the provider publishes: their absence is asked for, and is never the sender's fault.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::indexing_slicing, reason = "a field that a JSON value does not have is null")]
 
 mod world;
 

@@ -1,7 +1,6 @@
 //! Literal events of the gateway, through the whole function, with every port in memory.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
-#![expect(clippy::indexing_slicing, reason = "a field that a JSON value does not have is null")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod world;
 

@@ -8,12 +8,12 @@ use std::{collections::BTreeMap, time::Duration};
 use domain::{
     id::SourceName,
     ports::{Owed, ProviderKeys, PublishedKey, Registry, SourceSecrets, StoreError, Stored, Want},
-    source::SchemeChoice,
 };
+use flow::scheme;
 use futures_util::{StreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
 use runtime::telemetry::{Step, chain};
-use signing::{Scheme, Secret, lookup};
+use signing::{Secret, lookup};
 
 use crate::{Part, Sweeper, after, provider::Provider};
 
@@ -164,11 +164,7 @@ async fn fetch<R: Registry, K: SourceSecrets, P: Provider>(
     let Some(source) = registry.source(&owed.source).await? else {
         return Ok(Ran::Never("the source is gone".to_owned()));
     };
-    let scheme = match &source.scheme {
-        SchemeChoice::Preset(name) => Scheme::preset(name),
-        SchemeChoice::Own(value) => Scheme::from_value(value.clone()).ok(),
-    };
-    let Some(scheme) = scheme else {
+    let Ok(scheme) = scheme::of(&source) else {
         return Ok(Ran::Never("the source has no scheme that this version knows".to_owned()));
     };
     let call = match &owed.want {

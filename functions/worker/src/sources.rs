@@ -50,7 +50,7 @@ impl<R: Registry> Sources<R> {
         }
         match (self.registry.source(name).await, younger(self.stale)) {
             (Ok(Some(source)), _) => {
-                let feed = Arc::new(Feed { scheme: scheme::of(&source.scheme), source });
+                let feed = Arc::new(Feed { scheme: scheme::of(&source), source });
                 self.known().insert(name.clone(), (now, Arc::clone(&feed)));
                 Ok(Some(feed))
             }

@@ -121,6 +121,18 @@ impl Client {
         self.call(Method::POST, path, headers, body.to_string().into()).await
     }
 
+    /// PATCH of JSON, and the answer's JSON.
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, Complaint> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.call_good(Method::PATCH, path, headers, body.to_string().into()).await
+    }
+
+    /// DELETE, and the answer's JSON.
+    pub async fn delete(&self, path: &str) -> Result<Value, Complaint> {
+        self.call_good(Method::DELETE, path, HeaderMap::new(), Bytes::new()).await
+    }
+
     /// Any call, and the answer's JSON.
     pub async fn call_good(
         &self,

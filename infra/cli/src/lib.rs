@@ -16,6 +16,7 @@ pub mod endpoints;
 pub mod events;
 pub mod print;
 pub mod schemes;
+pub mod secret;
 pub mod send;
 pub mod sources;
 pub mod verify;
@@ -48,7 +49,7 @@ enum Command {
     Verify(verify::Args),
     Schemes(schemes::Args),
     Send(send::Args),
-    /// Inbound feeds of providers: list, show, add
+    /// Inbound feeds of providers: list, show, add, change, rotate secrets, see what was refused
     Sources(On<sources::Sources>),
     /// Where tenants want their events: list, show, add
     Endpoints(On<endpoints::Endpoints>),
@@ -124,7 +125,7 @@ fn over_http(
             Command::Send(args) => send::run(args, out, err).await?,
             Command::Sources(on) => {
                 let client = on.client(on.command.changes(), now, err)?;
-                sources::run(&on.command, &client, on.json, out).await?;
+                sources::run(&on.command, &client, on.json, now, out).await?;
             }
             Command::Endpoints(on) => {
                 let client = on.client(on.command.changes(), now, err)?;

@@ -1,17 +1,11 @@
 //! Answers on a terminal: a table or a sentence for people, JSON for programs.
 
-use std::{
-    fs,
-    io::{self, Read as _, Write},
-};
+use std::io::{self, Write};
 
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
 use crate::complaint::{Complaint, printable};
-
-/// The most bytes of a file that holds a secret.
-const MAX_SECRET: u64 = 64 << 10;
 
 /// JSON where a program asked for it, else what `for_people` writes.
 pub fn either(
@@ -59,28 +53,6 @@ pub fn text(value: &Value, name: &str) -> String {
     }
 }
 
-/// A secret from a file or from standard input, without the newline at its end.
-pub fn read_secret(file: &str) -> Result<String, Complaint> {
-    let read = || -> io::Result<String> {
-        let mut text = String::new();
-        match file {
-            "-" => io::stdin().take(MAX_SECRET + 1).read_to_string(&mut text)?,
-            file => fs::File::open(file)?.take(MAX_SECRET + 1).read_to_string(&mut text)?,
-        };
-        Ok(text.trim_end_matches(['\n', '\r']).to_owned())
-    };
-    let unreadable = |why: String| {
-        let next = "give a file that holds the secret and nothing else, or `-` and pipe it in";
-        Complaint::new(format!("the secret cannot be read from {file}"), why, next)
-    };
-    let text = read().map_err(|error| unreadable(error.to_string()))?;
-    match u64::try_from(text.len()) {
-        Ok(1..=MAX_SECRET) => Ok(text),
-        Ok(0) => Err(unreadable("there is nothing in it".to_owned())),
-        _ => Err(unreadable(format!("it has more than {MAX_SECRET} bytes"))),
-    }
-}
-
 /// Our output cannot be written.
 pub(crate) fn closed(error: &io::Error) -> Complaint {
     Complaint::new("the answer cannot be written", error.to_string(), "check where the output goes")
@@ -115,21 +87,5 @@ mod tests {
         let value = json!({"a": "x", "b": 5, "c": null, "d": "\u{9b}"});
         let all = ["a", "b", "c", "d", "e"].map(|name| text(&value, name));
         assert_eq!(all, ["x", "5", "-", "\\u{9b}", "-"]);
-    }
-
-    #[test]
-    fn a_secret_is_read_without_the_newline_at_its_end_and_never_quoted() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("secret");
-        let read = |content: &[u8]| {
-            fs::write(&file, content).unwrap();
-            read_secret(file.to_str().unwrap()).map_err(|complaint| complaint.why)
-        };
-        assert_eq!(read(b"whsec_x\n"), Ok("whsec_x".to_owned()));
-        assert_eq!(read(b" whsec_x \r\n"), Ok(" whsec_x ".to_owned()));
-        assert_eq!(read(b"\n"), Err("there is nothing in it".to_owned()));
-        assert!(read(&[b'x'; 70_000]).unwrap_err().contains("more than 65536 bytes"));
-        assert!(!read(b"CANARY\xff").unwrap_err().contains("CANARY"));
-        assert!(read_secret("/nowhere/at/all").is_err());
     }
 }

@@ -54,7 +54,7 @@ fn row(scheme: &Scheme) -> Vec<String> {
         id(scheme).to_owned(),
         match scheme.tolerance_seconds() {
             Some(seconds) => format!("{seconds} s"),
-            None if scheme.counts_every_request() => "-".to_owned(),
+            None if every_request(scheme) => "-".to_owned(),
             None => "dedupe".to_owned(),
         },
         if scheme.is_batch() { "many" } else { "one" }.to_owned(),
@@ -63,10 +63,15 @@ fn row(scheme: &Scheme) -> Vec<String> {
     ]
 }
 
+/// Whether nothing is a repeat of anything.
+fn every_request(scheme: &Scheme) -> bool {
+    scheme.counts_every_request() && !scheme.is_batch()
+}
+
 /// Whether a replay can carry another id.
 fn id(scheme: &Scheme) -> &'static str {
     match (scheme.has_id(), scheme.signs_id()) {
-        _ if scheme.counts_every_request() => "every",
+        _ if every_request(scheme) => "every",
         (false, _) => "none",
         (true, true) => "signed",
         (true, false) => "unsigned",

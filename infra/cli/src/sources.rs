@@ -1,7 +1,13 @@
 //! `postern sources`: the inbound feeds of a deployment.
 
-use std::{collections::BTreeMap, io::Write};
+mod add;
+mod form;
+mod secrets;
+mod show;
 
+use std::io::Write;
+
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,44 +19,39 @@ use crate::{
 /// What can be asked.
 #[derive(clap::Subcommand, Debug)]
 pub enum Sources {
-    /// List all sources
+    /// List all sources, each with its health in short
     List,
-    /// Show one source
+    /// Show one source: how far it can be believed, how it is doing, which secrets it has
     Show {
         /// The source's name
         name: String,
     },
     /// Add a source
-    Add(Add),
+    Add(Box<add::Add>),
+    /// Change a source; what is left out stays as it is
+    Set(Box<add::Set>),
+    /// List requests that were refused in a source's name, with what to do about it
+    Rejected {
+        /// The source's name
+        name: String,
+        /// How many, the newest first; 50 are kept
+        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+        limit: u32,
+    },
+    /// Rotate a source's secrets: list, add, remove
+    #[command(subcommand)]
+    Secrets(secrets::Secrets),
 }
 
 impl Sources {
     /// Whether it changes something.
     pub fn changes(&self) -> bool {
-        matches!(self, Self::Add(_))
+        match self {
+            Self::Add(_) | Self::Set(_) => true,
+            Self::Secrets(secrets) => secrets.changes(),
+            Self::List | Self::Show { .. } | Self::Rejected { .. } => false,
+        }
     }
-}
-
-/// Add a source
-#[derive(clap::Args, Debug)]
-pub struct Add {
-    /// The source's name, which becomes part of its URL
-    name: String,
-    /// How requests are verified: a scheme that ships, such as `stripe`
-    #[arg(long, value_name = "NAME")]
-    scheme: String,
-    /// A file that holds the provider's secret and nothing else; `-` reads standard input
-    #[arg(long, value_name = "FILE")]
-    secret_file: String,
-    /// Send matching events out to the endpoints of this tenant
-    #[arg(long, value_name = "TENANT", conflicts_with = "mirror")]
-    forward: Option<String>,
-    /// Forward only these types; may be given more than once
-    #[arg(long = "type", value_name = "PATTERN", requires = "forward")]
-    types: Vec<String>,
-    /// Keep the provider's objects in the State table
-    #[arg(long, required_unless_present = "forward")]
-    mirror: bool,
 }
 
 /// Runs one of them.
@@ -58,53 +59,61 @@ pub async fn run(
     command: &Sources,
     client: &Client,
     json: bool,
+    now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<(), Complaint> {
     match command {
         Sources::List => {
             let sources = client.get("/v1/sources").await?;
             print::either(json, out, &sources, |out| {
-                table(
-                    out,
-                    &["name", "scheme", "handler", "url"],
-                    print::list(&sources, "sources", row),
-                )
+                let head = ["name", "scheme", "trust", "handler", "health", "url"];
+                table(out, &head, print::list(&sources, "sources", row))
             })
         }
         Sources::Show { name } => {
-            let source = client.get(&format!("/v1/sources/{}", segment(name))).await?;
-            print::pretty(out, &source)
+            let source = client.get(&path(name)).await?;
+            print::either(json, out, &source, |out| show::source(out, &source))
         }
         Sources::Add(add) => {
-            let secret = print::read_secret(&add.secret_file)?;
-            let handler = match &add.forward {
-                Some(tenant) => json!({"kind": "forward", "tenant": tenant, "types": add.types}),
-                None => json!({"kind": "mirror"}),
-            };
-            let secrets = BTreeMap::from([("1", secret)]);
-            let new = json!({
-                "name": add.name,
-                "scheme": {"preset": add.scheme},
-                "handler": handler,
-                "secrets": secrets,
-            });
-            let source = client.post("/v1/sources", &new).await?;
+            let source = client.post("/v1/sources", &add.form()?).await?;
+            print::either(json, out, &source, |out| add.done(out, &source))
+        }
+        Sources::Set(set) => {
+            let force = if set.force { "?force=true" } else { "" };
+            let changed = client.patch(&format!("{}{force}", path(&set.name)), &set.form()?).await;
+            let source = changed.map_err(with_our_words)?;
             print::either(json, out, &source, |out| {
-                let url = print::text(&source, "url");
-                writeln!(out, "Source {} is ready. Let the provider call\n  {url}", add.name)
+                writeln!(out, "Source {} is changed.\n", set.name)?;
+                show::source(out, &source)
             })
         }
+        Sources::Rejected { name, limit } => {
+            let refused = client.get(&format!("{}/rejected?limit={limit}", path(name))).await?;
+            print::either(json, out, &refused, |out| show::rejected(out, &refused))
+        }
+        Sources::Secrets(command) => secrets::run(command, client, json, now, out).await,
     }
 }
 
+fn path(name: &str) -> String {
+    format!("/v1/sources/{}", segment(name))
+}
+
+/// The api speaks of its query; here it is an option.
+fn with_our_words(complaint: Complaint) -> Complaint {
+    Complaint { why: complaint.why.replace("`?force=true`", "--force"), ..complaint }
+}
+
 fn row(source: &Value) -> Vec<String> {
-    let at = |pointer: &str| source.pointer(pointer).and_then(Value::as_str);
-    let handler = match (at("/handler/kind"), at("/handler/tenant"), at("/handler/emit_to")) {
-        (Some(kind), Some(tenant), _) | (Some(kind), None, Some(tenant)) => {
-            format!("{kind} to {tenant}")
-        }
-        (kind, ..) => kind.unwrap_or("-").to_owned(),
-    };
-    let scheme = at("/scheme/preset").unwrap_or("(own)").to_owned();
-    vec![print::text(source, "name"), scheme, handler, print::text(source, "url")]
+    let weaker = source.get("is_weaker") == Some(&json!(true));
+    let trust = print::text(source, "trust");
+    let health = source.get("health").unwrap_or(&Value::Null);
+    vec![
+        print::text(source, "name"),
+        show::scheme(source),
+        if weaker { format!("weaker: {trust}") } else { trust },
+        show::handler(source),
+        print::text(health, "words"),
+        print::text(source, "url"),
+    ]
 }

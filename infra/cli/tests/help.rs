@@ -24,6 +24,10 @@ fn help_reads_well() {
     insta::assert_snapshot!("schemes", help(&["schemes"]));
     insta::assert_snapshot!("sources", help(&["sources"]));
     insta::assert_snapshot!("sources_add", help(&["sources", "add"]));
+    insta::assert_snapshot!("sources_set", help(&["sources", "set"]));
+    insta::assert_snapshot!("sources_rejected", help(&["sources", "rejected"]));
+    insta::assert_snapshot!("sources_secrets", help(&["sources", "secrets"]));
+    insta::assert_snapshot!("sources_secrets_add", help(&["sources", "secrets", "add"]));
     insta::assert_snapshot!("endpoints", help(&["endpoints"]));
     insta::assert_snapshot!("endpoints_add", help(&["endpoints", "add"]));
     insta::assert_snapshot!("events", help(&["events"]));
@@ -35,11 +39,16 @@ fn help_reads_well() {
 #[test]
 fn help_does_not_show_what_the_environment_holds() {
     let mut command = command(Path::new(env!("CARGO_BIN_EXE_postern")));
-    for name in ["POSTERN_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
-    {
+    for name in [
+        "POSTERN_TOKEN",
+        "POSTERN_SECRET",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+    ] {
         command.env(name, "CANARY");
     }
-    command.args(["events", "publish", "--help"]);
+    command.args(["sources", "add", "--help"]);
     let ended = run(command, "");
     assert!(ended.code == 0 && !ended.out.contains("CANARY"), "{ended:?}");
 }

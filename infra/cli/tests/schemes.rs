@@ -30,7 +30,7 @@ fn every_preset_is_listed_with_how_far_it_can_be_trusted() {
     assert_eq!(line("monday"), "monday monday.com none unsigned dedupe one POST 2026-11-30 M");
     assert_eq!(line("mailgun"), "mailgun Mailgun body_unsigned unsigned 300 s one - 2026-11-30 T");
     assert_eq!(line("dropbox"), "dropbox Dropbox signed every - one GET 2026-11-30 M");
-    assert_eq!(line("plaid"), "plaid Plaid signed none 300 s one - 2026-11-30 D");
+    assert_eq!(line("plaid"), "plaid Plaid signed every 300 s one - 2026-11-30 D");
     assert!(signing::preset_names().all(|name| !line(name).is_empty()));
     assert!(signing::preset_names().count() >= 66);
 }
@@ -47,7 +47,7 @@ fn one_preset_is_shown_whole() {
       id         none; a hash of the body stands in for it
       replay     no age is refused: only deduplication stands against it
       events     many in one request
-      handshake  GET {query:hub.mode}=subscribe {query:hub.challenge} {query:hub.verify_token}, with the secret verify_token
+      handshake  GET {query:hub.mode}=subscribe {query:hub.challenge}, with the secret verify_token
       secret     verify_token is for the handshake
       answer     200
     "#);

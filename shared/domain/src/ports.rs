@@ -419,6 +419,13 @@ pub trait Configure: Registry {
     /// Puts a source; `false` if there is one of that name.
     fn add_source(&self, source: &Source) -> impl Future<Output = Stored<bool>> + Send;
 
+    /// Replaces a source by what was made of `old`. `false`: it is not `old` any more, or gone: look again.
+    fn replace_source(
+        &self,
+        old: &Source,
+        new: &Source,
+    ) -> impl Future<Output = Stored<bool>> + Send;
+
     /// Puts an endpoint and its secrets, and counts the tenant's epoch up, in one transaction. `false`: it exists.
     fn add_endpoint(
         &self,

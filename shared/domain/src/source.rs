@@ -1,5 +1,7 @@
 //! A source: one configured inbound feed of a provider.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,10 @@ pub struct Source {
     /// Until then, a handshake may bring the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits_secret_until: Option<Timestamp>,
+    /// What `{config:..}` stands for in its scheme, beside what the scheme says itself: the address as the provider
+    /// knows it, the id of the account.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, String>,
 }
 
 impl Source {
@@ -44,6 +50,7 @@ impl Source {
             dedupe: Dedupe::default(),
             same_as: None,
             awaits_secret_until: None,
+            config: BTreeMap::new(),
         }
     }
 

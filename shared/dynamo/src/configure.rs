@@ -16,7 +16,7 @@ use crate::{
     expression::Expression,
     item::{ms, s},
     items::registry::{
-        write_audit, write_endpoint, write_secrets, write_source, write_source_name,
+        read_source, write_audit, write_endpoint, write_secrets, write_source, write_source_name,
     },
     keys,
     registry::RegistryTable,
@@ -49,6 +49,31 @@ impl Configure for RegistryTable {
             table.putting(write_source_name(&source.name), &Expression::new())?,
         ])
         .await
+    }
+
+    async fn replace_source(&self, old: &Source, new: &Source) -> Stored<bool> {
+        let (table, key) = (self.table(), keys::source(&old.name));
+        let Some(item) = table.get(key.clone()).await? else { return Ok(false) };
+        if read_source(&item)? != *old {
+            return Ok(false);
+        }
+        // The condition is on the text as it stands, which an earlier version may have written in another way. Only these
+        // attributes: a handshake's claim stands beside them.
+        let mut written = write_source(new)?;
+        let mut change = Expression::new()
+            .set_or_clear("source", written.remove("source"))
+            .set_or_clear("awaits_until", written.remove("awaits_until"));
+        change = match item.get("source") {
+            Some(text) => change.when("#source = :old_source", [("old_source", text.clone())]),
+            None => return Ok(false),
+        };
+        change = match item.get("awaits_until") {
+            Some(until) => {
+                change.when("#awaits_until = :old_until", [("old_until", until.clone())])
+            }
+            None => change.when("attribute_not_exists(#awaits_until)", []),
+        };
+        Ok(matches!(table.update(key, &change).await?, Write::Done(_)))
     }
 
     async fn add_endpoint(&self, endpoint: &Endpoint, secrets: &[SealedSecret]) -> Stored<bool> {

@@ -85,6 +85,7 @@ mod tests {
         all(GzEncoder::new(bytes, Compression::default()))
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "the calls read better")]
     #[track_caller]
     fn check(encoding: &str, body: &[u8], expected: Result<&[u8], NotDecoded>) {
         let expected = expected.map(<[u8]>::to_vec);

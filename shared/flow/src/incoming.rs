@@ -87,8 +87,11 @@ impl<'a> Incoming<'a> {
         }
         self.is_batch = scheme.is_batch();
         if self.is_batch {
-            let own = self.identity.id.take();
-            self.identity.delivery = self.identity.delivery.or(own);
+            // Where the same bytes can be two requests, only its own id tells them apart.
+            if !scheme.counts_every_request() {
+                let own = self.identity.id.take();
+                self.identity.delivery = self.identity.delivery.or(own);
+            }
         }
         self
     }

@@ -3,9 +3,10 @@
 //! What is here decides with the pure rules of `domain` and acts through its ports; it knows no AWS, reads no clock, and
 //! never answers for more than the row that is in the table.
 //!
-//! Reading order: [`incoming`] is what may come in at all, and [`element`] the events of a request with several;
-//! [`accept`] puts it into the inbox; [`body`] is how its bytes are kept and read back, [`content`] what they mean once
-//! their [`encoding`] is undone; [`scheme`] is what a source says of them. [`fanout`] is how one outgoing event becomes its deliveries; [`payload`] is how the bytes of
+//! Reading order: [`scheme`] is how a source's requests prove themselves and say what they are; [`incoming`] is what may
+//! come in at all, and [`element`] the events of a request with several; [`accept`] puts it into the inbox; [`body`] is
+//! how its bytes are kept and read back, [`content`] what they mean once their [`encoding`] is undone. [`fanout`] is how
+//! one outgoing event becomes its deliveries; [`payload`] is how the bytes of
 //! an outgoing event are kept and read back.
 
 pub mod accept;

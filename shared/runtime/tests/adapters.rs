@@ -273,13 +273,13 @@ async fn no_secret_is_none_and_everything_else_is_an_error() {
 
 /// One secret of a store of secrets, as it answers: absent until it is made.
 fn one_secret() -> impl Fn(usize, &Asked) -> (u16, Value) + Send + Sync + 'static {
-    let kept = std::sync::Mutex::new(None::<Value>);
+    let kept = Mutex::new(None::<Value>);
     move |_, asked| {
         let (mut kept, request) = (kept.lock().unwrap(), asked.json());
         match (asked.target.as_str(), kept.is_some()) {
             ("secretsmanager.CreateSecret", true) => (400, error("ResourceExistsException")),
             ("secretsmanager.CreateSecret", false) | ("secretsmanager.PutSecretValue", true) => {
-                *kept = Some(request["SecretString"].clone());
+                *kept = request.get("SecretString").cloned();
                 (200, json!({}))
             }
             ("secretsmanager.GetSecretValue", true) => (200, json!({"SecretString": *kept})),

@@ -218,8 +218,14 @@ impl Children<'_, '_> {
     fn wants_index(&self, index: usize) -> bool {
         self.wanted
             .iter()
-            .any(|wanted| wanted.steps.first().is_some_and(|first| first.parse() == Ok(index)))
+            .any(|wanted| wanted.steps.first().is_some_and(|first| is_index(first, index)))
     }
+}
+
+/// Whether a step is this index, written as RFC 6901 has it: no sign, no leading zero.
+fn is_index(step: &str, index: usize) -> bool {
+    let is_canonical = step == "0" || step.starts_with(|first| matches!(first, '1'..='9'));
+    is_canonical && step.parse() == Ok(index)
 }
 
 type Found<'de> = Vec<(Cow<'de, str>, &'de str)>;
@@ -307,6 +313,11 @@ mod tests {
         check(r#"{"id":1.50e3}"#, "/id", Some("1.50e3"));
         check(r#"{"a":{"b":[{"c":"x"},{"c":"y"}]}}"#, "/a/b/1/c", Some("y"));
         check(r#"{"a/b":{"c~d":"x"}}"#, "/a~1b/c~0d", Some("x"));
+        check(r#"["x"]"#, "/0", Some("x"));
+        for step in ["/00", "/+0", "/-0", "/ 0", "/0x0", "/"] {
+            check(r#"["x"]"#, step, None);
+            assert!(find(br#"["x"]"#, &Pointer::parse(step).unwrap()).is_none(), "{step}");
+        }
         check(r#"{"\u0069d":"\u00e9"}"#, "/id", Some("é"));
         check(r#"{"id":"first","id":"last"}"#, "/id", Some("last"));
         check(r#"{"a":{"id":"first"},"a":{}}"#, "/a/id", None);

@@ -20,6 +20,7 @@ use subtle::Choice;
 use crate::asymmetric::PublicKey;
 use crate::digest::Keyed;
 use crate::identity::{self, Identity};
+use crate::json::Pointer;
 use crate::key::{Key, KeyError, KeyId};
 use crate::rejected::Reason;
 use crate::request::Request;
@@ -94,6 +95,22 @@ pub(crate) fn published(verifier: Verifier, text: &str) -> Result<PublicKey, Key
         _ => return Err(KeyError::NotPublished),
     };
     key.ok_or(KeyError::NotAPublicKey)
+}
+
+/// Whether the signature covers this value although it does not cover the whole body. In a scheme with elements the pointers
+/// start there.
+pub(crate) fn covers(verifier: Verifier, pointer: &Pointer) -> bool {
+    let signed: &[&str] = match verifier {
+        Verifier::Sns => &["/MessageId", "/TopicArn", "/Type", "/Timestamp"],
+        Verifier::Adyen => &[
+            "/NotificationRequestItem/pspReference",
+            "/NotificationRequestItem/originalReference",
+            "/NotificationRequestItem/eventCode",
+            "/NotificationRequestItem/success",
+        ],
+        _ => &[],
+    };
+    signed.iter().any(|text| Pointer::parse(text).as_ref() == Some(pointer))
 }
 
 /// How many seconds a request may be old, where the code judges that by itself.

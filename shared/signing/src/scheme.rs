@@ -27,7 +27,8 @@
 //!
 //! [signature]
 //! from = "{header:x-signature}"   # or {json:/ptr}; or a list of headers, each of which may carry a signature
-//! paired = false                  # true: the nth header of the list only counts with the nth secret
+//! paired = false                  # true: each header only counts with its own secret: the one whose id is the header's last
+//!                                 # word (`primary` for box-signature-primary), or else the one in the same place
 //! encoding = "hex"                # hex, hex-any-case, base64, base64url
 //! prefix = "sha256="              # of a plain signature; or
 //! pairs = { item_sep = ",", kv_sep = "=", field = "v1", trim = false }
@@ -272,11 +273,11 @@ impl Scheme {
         !self.of_events().id.from.is_empty()
     }
 
-    /// Whether every request counts as an event of its own, because the provider sends the same bytes for every change.
-    /// Then nothing is deduplicated, and nothing may be.
+    /// Whether every request counts, because the provider may send the same bytes for one change after another. Then no
+    /// request may be taken for a repeat of an earlier one; the events in it may, if they have ids.
     #[must_use]
     pub fn counts_every_request(&self) -> bool {
-        let mut parts = self.of_events().id.from.iter().flat_map(Template::parts);
+        let mut parts = self.identity.id.from.iter().flat_map(Template::parts);
         parts.any(|part| *part == Part::Received)
     }
 
@@ -337,7 +338,18 @@ impl Scheme {
         self.secrets_of_handshakes().any(|secret| secret == key.as_str())
     }
 
-    /// Whether the nth place of a signature only counts with the nth key.
+    /// The place to which a key belongs by its id, where each place has a key of its own.
+    pub(crate) fn place_of(&self, key: &KeyId) -> Option<usize> {
+        let is_its = |part: &Part| match part {
+            Part::Header(names) => {
+                names.iter().any(|name| name.as_str().rsplit('-').next() == Some(key.as_str()))
+            }
+            _ => false,
+        };
+        self.signature.as_ref()?.from.iter().position(is_its)
+    }
+
+    /// Whether each place of a signature only counts with a key of its own.
     pub(crate) fn is_paired(&self) -> bool {
         self.signature.as_ref().is_some_and(|signature| signature.paired)
     }

@@ -168,7 +168,8 @@ impl<'t> Tried<'t> {
     fn any(&self, paired: bool) -> Option<&'t KeyId> {
         let mut made_by = None;
         for (index, key) in self.keys() {
-            let own = |candidate: &&Candidate| !paired || candidate.place() == index;
+            let place = self.scheme.place_of(key.id()).unwrap_or(index);
+            let own = |candidate: &&Candidate| !paired || candidate.place() == place;
             let made = key.made(self.message, self.candidates.iter().filter(own));
             if bool::from(made) && made_by.is_none() {
                 made_by = Some(key.id());

@@ -224,6 +224,10 @@ fn paired_signatures_count_only_with_the_key_of_their_place() {
         "signature_mismatch",
         "signature_mismatch",
     );
+    // A key that is named after its header keeps its place when the other one has gone.
+    let named = |id: &str, secret: &str| Key::parse(&paired, id, &Secret::new(secret)).unwrap();
+    assert_eq!(both.code(&paired, &[named("secondary", second)]), "secondary");
+    assert_eq!(both.code(&paired, &[named("primary", second)]), "signature_mismatch");
     check(&both.without("box-signature-primary"), &[first, second], "k2", "k2");
     check(
         &both.without("box-signature-secondary"),

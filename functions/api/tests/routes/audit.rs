@@ -84,6 +84,10 @@ async fn changes_are_written_down_with_who_made_them() {
     let endpoint = json!({"url": "https://example.com/"});
     let made = postern.post("/v1/tenants/acme/endpoints", &endpoint).await.good(201);
     postern.ask("/v1/sources/stripe/events/evt_1/replay").await.good(202);
+    postern.patch("/v1/sources/stripe", &json!({"dedupe": "content"})).await.good(200);
+    let secret = json!({"id": "2027", "secret": "whsec_0123456789abcdef0123456789"});
+    postern.post("/v1/sources/stripe/secrets", &secret).await.good(201);
+    postern.delete("/v1/sources/stripe/secrets/2026").await.good(200);
 
     let text = str::to_owned;
     let entry =
@@ -95,6 +99,9 @@ async fn changes_are_written_down_with_who_made_them() {
             entry("-", arn, "source.add", "stripe"),
             entry("acme", "unknown", "endpoint.add", id),
             entry("-", "unknown", "event.replay", "stripe#evt_1"),
+            entry("-", "unknown", "source.change", "stripe"),
+            entry("-", "unknown", "source.add_secret", "stripe#2027"),
+            entry("-", "unknown", "source.remove_secret", "stripe#2026"),
         ]
     );
 }
@@ -108,8 +115,22 @@ async fn nothing_is_done_that_cannot_be_written_down() {
     let endpoint = json!({"url": "https://example.com/"});
     postern.post("/v1/tenants/acme/endpoints", &endpoint).await.problem(503, "unavailable");
     postern.ask("/v1/sources/stripe/events/evt_1/replay").await.problem(503, "unavailable");
+    assert!(postern.0.registry.tables().sources.is_empty());
+    postern.0.registry.chaos.heal();
+    postern.post("/v1/sources", &source("stripe")).await.good(201);
+    postern.0.registry.chaos.on("configure.audit", When::Before, Fault::Unavailable);
+    let content = json!({"dedupe": "content"});
+    postern.patch("/v1/sources/stripe", &content).await.problem(503, "unavailable");
+    let secret = json!({"id": "2027", "secret": "whsec_0123456789abcdef0123456789"});
+    postern.post("/v1/sources/stripe/secrets", &secret).await.problem(503, "unavailable");
+    let path = "/v1/sources/stripe/secrets/2026?force=true";
+    postern.delete(path).await.problem(503, "unavailable");
+    postern.0.registry.chaos.heal();
+    let shown = postern.get("/v1/sources/stripe").await.good(200);
+    assert_eq!((&shown["dedupe"], &shown["secrets"][0]["id"]), (&json!("id"), &json!("2026")));
+    assert_eq!(shown["secrets"].as_array().unwrap().len(), 1);
     let tables = postern.0.registry.tables();
-    assert!(tables.sources.is_empty() && tables.endpoints.is_empty());
+    assert!(tables.endpoints.is_empty());
     let inbox = postern.0.inbox.tables();
     assert!(inbox.inbox.values().all(|item| item.row.cycle == 0));
 }

@@ -30,6 +30,7 @@ impl Ports for InMemory {
     type Wakes = MemoryQueue;
     type Keyring = MemoryKeyring;
     type Secrets = MemorySecrets;
+    type Watch = Store;
     type Bodies = Store;
 }
 
@@ -124,6 +125,7 @@ impl Deployment {
             wakes: queue(),
             keyring: MemoryKeyring::default(),
             secrets: MemorySecrets::default(),
+            watch: Store::default(),
             bodies: Store::default(),
             limits,
             edge: Edge { now, uuid: next_uuid, random: || [7; 32] },
@@ -165,12 +167,22 @@ impl Deployment {
         self.send(request.body(Body::from(body.to_string())).unwrap()).await
     }
 
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
+        let request = Request::patch(path).header("content-type", "application/json");
+        self.send(request.body(Body::from(body.to_string())).unwrap()).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send(Request::delete(path).body(Body::empty()).unwrap()).await
+    }
+
     /// Every store that can fail.
-    pub(crate) fn all_chaos(&self) -> [&Chaos; 7] {
+    pub(crate) fn all_chaos(&self) -> [&Chaos; 8] {
         let api = &self.0;
-        let stores = [&api.inbox, &api.outbox, &api.deliveries, &api.registry, &api.bodies];
-        let [a, b, c, d, e] = stores.map(|store| &store.chaos);
-        [a, b, c, d, e, &api.keyring.chaos, &api.secrets.chaos]
+        let stores =
+            [&api.inbox, &api.outbox, &api.deliveries, &api.registry, &api.bodies, &api.watch];
+        let [a, b, c, d, e, f] = stores.map(|store| &store.chaos);
+        [a, b, c, d, e, f, &api.keyring.chaos, &api.secrets.chaos]
     }
 
     /// Every store fails at every call.

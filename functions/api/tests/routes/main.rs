@@ -2,9 +2,13 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 mod audit;
+mod changes;
 mod deployment;
 mod endpoints;
+mod health;
 mod outgoing;
 mod outside;
 mod received;
+mod schemes;
+mod secrets;
 mod sources;

@@ -17,7 +17,12 @@ async fn a_source_is_added_shown_and_listed_without_its_secrets() {
     let handler = json!({"kind": "forward", "tenant": "acme", "types": ["invoice.*"]});
     assert_eq!(made["handler"], handler);
     assert_eq!(postern.get("/v1/sources/stripe").await.good(200), made);
-    assert_eq!(postern.get("/v1/sources").await.good(200), json!({"sources": [made]}));
+    let listed = postern.get("/v1/sources").await;
+    assert!(!listed.text.contains("CANARY"), "{}", listed.text);
+    let line = &listed.good(200)["sources"][0];
+    for field in ["name", "scheme", "handler", "url", "dedupe", "same_as"] {
+        assert_eq!(line[field], made[field], "{field}");
+    }
 
     let secrets = postern.0.secrets.of(&"stripe".parse().unwrap()).await.unwrap();
     let secrets: Vec<_> = secrets.iter().map(|s| (s.id.as_str(), s.text.expose())).collect();
@@ -138,7 +143,11 @@ async fn schemes_that_cannot_work_are_refused_with_what_there_is() {
         let detail = answer.problem(422, "invalid-request");
         assert!(detail.contains(says), "{detail}");
     };
-    check(json!({"preset": "strpe"}), "there are circleci").await;
+    check(json!({"preset": "strpe"}), "perhaps standard_webhooks, standard_webhooks_v1a, stripe)")
+        .await;
+    check(json!({"preset": "sns"}), "perhaps aws_sns").await;
+    check(json!({"preset": "\u{1b}"}), "no such scheme ships; `postern schemes`").await;
+    check(json!({"preset": ""}), "no such scheme ships; `postern schemes`").await;
     check(json!({"own": {"like": "stripe", "tolerence": 5}}), "tolerence").await;
     check(json!({"own": 5}), "scheme.own").await;
     check(json!({"prest": "stripe"}), "unknown variant `prest`").await;

@@ -1,6 +1,10 @@
 //! How long a source is believed, and what happens when it cannot be asked for.
 
-use domain::{ports::SourceSecret, secret::SecretText, source::Handler};
+use domain::{
+    ports::SourceSecret,
+    secret::SecretText,
+    source::{Handler, SchemeChoice},
+};
 use testkit::{
     chaos::{Fault, When},
     memory::{MemorySecrets, Store},
@@ -202,10 +206,10 @@ async fn a_secret_that_cannot_be_one_does_not_cost_the_others() {
 async fn a_scheme_that_is_none_is_broken_until_somebody_looks() {
     let preset = World::new(SchemeChoice::Preset("nobody".to_owned()));
     let error = preset.sources().find(&name("hub"), at(0)).await.unwrap_err();
-    assert!(matches!(error, SourceError::NoScheme(_)) && !error.is_transient());
+    assert!(matches!(error, SourceError::Scheme(NoScheme::Unknown(_))) && !error.is_transient());
     let own = World::new(SchemeChoice::Own(serde_json::json!({"algorithm": "rot13"})));
     let error = own.sources().find(&name("hub"), at(0)).await.unwrap_err();
-    assert!(matches!(error, SourceError::BadScheme(_)) && !error.is_transient());
+    assert!(matches!(error, SourceError::Scheme(NoScheme::Bad(_))) && !error.is_transient());
 }
 
 #[tokio::test]

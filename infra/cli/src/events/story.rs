@@ -13,6 +13,13 @@ pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
     writeln!(out, "{event} of {source} ({kind}) is {}", text(story, "status"))?;
     let (origin, bytes) = (text(story, "origin"), text(story, "body_bytes"));
     line(out, "", at(story, "/received_at"), &format!("received by {origin}, {bytes} bytes"))?;
+    if let Some(parent) = at(story, "/parent") {
+        let words = format!("came with others in one request: {}", printable(parent));
+        line(out, "", None, &words)?;
+    }
+    if let Some(delivery) = at(story, "/delivery_id") {
+        line(out, "", None, &format!("the provider's delivery: {}", printable(delivery)))?;
+    }
     let cycle = story.get("cycle").and_then(Value::as_u64).unwrap_or_default();
     if cycle > 0 {
         line(out, "", None, &format!("times it was armed again: {cycle}"))?;
@@ -111,6 +118,7 @@ mod tests {
         let story = json!({
             "source": "stripe-demo", "event_id": "evt_1", "event_type": "invoice.paid", "status": "processed",
             "origin": "webhook", "received_at": "2026-09-21T14:13:20.0017Z", "finished_at": "2026-09-21T14:13:20.040Z",
+            "parent": "batch-1", "delivery_id": "d\u{1b}1",
             "attempts": 0, "cycle": 0, "body_bytes": 230, "due_at": null,
             "results": [{"what": "event evt_2", "result": "applied"}],
             "outgoing": [{
@@ -130,6 +138,8 @@ mod tests {
         insta::assert_snapshot!(told(&story), @r"
         evt_1 of stripe-demo (invoice.paid) is processed
             2026-09-21T14:13:20.001Z  received by webhook, 230 bytes
+                                      came with others in one request: batch-1
+                                      the provider's delivery: d\u{1b}1
             2026-09-21T14:13:20.040Z  finished
                                       event evt_2: applied
           evt_2 (invoice.paid) about in_1, to demo

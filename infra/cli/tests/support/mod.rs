@@ -20,6 +20,7 @@ pub(crate) fn command(program: &Path) -> Command {
     for name in [
         "POSTERN_API",
         "POSTERN_TOKEN",
+        "POSTERN_SECRET",
         "AWS_REGION",
         "AWS_ACCESS_KEY_ID",
         "AWS_SECRET_ACCESS_KEY",

@@ -108,6 +108,7 @@ mod tests {
             dedupe: Dedupe::Content,
             same_as: Some("other".parse().unwrap()),
             awaits_secret_until: Some(at),
+            config: [("url".to_owned(), "https://hooks.example/in".to_owned())].into(),
             ..Source::new(
                 "stripe".parse().unwrap(),
                 SchemeChoice::Preset("stripe".to_owned()),
@@ -119,6 +120,7 @@ mod tests {
             dedupe: Dedupe::Id,
             same_as: None,
             awaits_secret_until: None,
+            config: std::collections::BTreeMap::new(),
             ..source.clone()
         };
         let endpoint = Endpoint {

@@ -1,6 +1,7 @@
 //! Where a request, or one of its elements, says what it is.
 
 use super::reader::Reader;
+use super::rules::Whole;
 use super::spot::{Spot, template};
 use super::{IdentityRules, Lookup, Names, Part, Template, Unit, VersionKind};
 
@@ -58,25 +59,21 @@ pub(super) fn headers_of(identity: &IdentityRules) -> Vec<Names> {
 }
 
 /// What belongs to the request, and what to each of its elements.
-pub(super) fn split(
-    identity: IdentityRules,
-    element: Option<IdentityRules>,
-    is_batch: bool,
-) -> (IdentityRules, IdentityRules) {
-    match element {
-        Some(element) => (identity, element),
-        None if is_batch => {
-            let json = |part: &Part| matches!(part, Part::Json(_) | Part::EveryJson(_));
-            let reads_json = |template: &Template| template.parts().iter().any(json);
-            let plain = |part: &Part| matches!(part, Part::Literal(_) | Part::Config(_));
-            let only_json = |template: &Template| {
-                reads_json(template)
-                    && template.parts().iter().all(|part| json(part) || plain(part))
-            };
-            let delivery = identity.delivery.clone();
-            let request = identity.keep(|template| !reads_json(template));
-            (IdentityRules { delivery, ..request }, identity.keep(only_json))
-        }
-        None => (identity, IdentityRules::default()),
+pub(super) fn split(whole: &Whole) -> (IdentityRules, IdentityRules) {
+    let identity = &whole.identity;
+    if let Some(element) = &whole.element {
+        return (identity.clone(), element.clone());
     }
+    if whole.batch.is_none() {
+        return (identity.clone(), IdentityRules::default());
+    }
+    let json = |part: &Part| matches!(part, Part::Json(_) | Part::EveryJson(_));
+    let plain = |part: &Part| matches!(part, Part::Literal(_) | Part::Config(_));
+    let reads_json = |template: &Template| template.parts().iter().any(json);
+    let only_json = |template: &Template| {
+        reads_json(template) && template.parts().iter().all(|part| json(part) || plain(part))
+    };
+    let request = identity.keep(|template| !reads_json(template));
+    let delivery = identity.delivery.clone();
+    (IdentityRules { delivery, ..request }, identity.keep(only_json))
 }

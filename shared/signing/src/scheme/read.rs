@@ -14,9 +14,8 @@ use super::rules::{Whole, check};
 use super::spot::{Spot, lone, lone_text, template};
 use super::template::{header_name, header_names};
 use super::{
-    About, Acknowledge, Algorithm, BodyRule, Clock, Encoding, IdentityRules, KeyEncoding,
-    KeyFormat, KeyLookup, Names, Part, Problems, Scheme, Shape, SignatureFormat, Template, Unit,
-    Verifier,
+    About, Acknowledge, Algorithm, BodyRule, Clock, Encoding, KeyEncoding, KeyFormat, KeyLookup,
+    Names, Part, Problems, Scheme, Shape, SignatureFormat, Template, Unit, Verifier,
 };
 use crate::json::Pointer;
 
@@ -36,74 +35,82 @@ pub(super) fn scheme(source: Value) -> Result<Scheme, Problems> {
     let mut reader = Reader::new("", table, &mut problems);
     let name = reader.text("name").unwrap_or_else(|| "custom".into());
     let about = about(&mut reader);
-    let written = Written::of(&reader);
-    let proof = proof(&mut reader);
-    let key = reader.within("key", key).unwrap_or_default();
-    let signature = reader.within("signature", signature).flatten();
-    let body_unsigned = reader.flag("body_unsigned");
-    let signed = match reader.text("signed") {
-        Some(text) => template(&mut reader, "signed", &text, Spot::Signed),
-        None => Template::default(),
-    };
-    let clock = reader.within("timestamp", clock).flatten();
-    let body = reader.choice("body", &BodyRule::ALL).unwrap_or(BodyRule::Any);
-    let require = reader
-        .texts("require")
-        .iter()
-        .filter_map(|names| headers(&mut reader, "require", names))
-        .collect();
-    let require_with = headers_by_name(&mut reader, "require_with");
-    let require_equal = texts_by_header(&mut reader, "require_equal");
-    let sample = texts_by_header(&mut reader, "sample");
-    let identity = reader.within("identity", |r| rules(r, Spot::Identity)).unwrap_or_default();
-    let batch = pointer(&mut reader, "batch", true);
-    let element = reader.within("element", |r| rules(r, Spot::Element));
+    let whole = whole(&mut reader);
+    let demands = demands(&mut reader);
     let config: BTreeMap<String, String> = reader.texts_by_name("config").into_iter().collect();
+    let sample = texts_by_header(&mut reader, "sample");
     let acknowledge = reader.within("acknowledge", acknowledge).unwrap_or_default();
     // whatever a handshake signs has no brace
-    let handshakes = handshakes(&mut reader, body == BodyRule::Object, proof);
-    let whole = Whole {
-        written,
-        proof,
-        key: &key,
-        signature: signature.as_ref(),
-        signed: &signed,
-        clock: clock.as_ref(),
-        body_unsigned,
-        element: element.as_ref(),
-        is_batch: batch.is_some(),
-    };
+    let is_object = demands.body == BodyRule::Object;
+    let handshakes = handshakes(&mut reader, is_object, whole.proof);
     check(&mut reader, &whole);
-    let (request, element_rules) = split(identity, element.clone(), batch.is_some());
-    let (request_signed, element_signed) =
-        (whole.signs_id(&request), whole.signs_id(&element_rules));
     reader.finish();
-    match proof {
-        Some(proof) if problems.is_empty() => Ok(Scheme {
-            source,
-            name,
-            about,
-            proof,
-            key,
-            signature,
-            signed,
-            body_unsigned,
-            clock,
-            body,
-            require,
-            require_with,
-            require_equal,
-            named_by: headers_of(&request),
-            identity: IdentityRules { id_is_signed: request_signed, ..request },
-            batch: batch.map(|pointer| {
-                (pointer, IdentityRules { id_is_signed: element_signed, ..element_rules })
-            }),
-            config,
-            sample,
-            acknowledge,
-            handshakes,
-        }),
-        _ => Err(Problems(problems)),
+    let Some(proof) = whole.proof.filter(|_| problems.is_empty()) else {
+        return Err(Problems(problems));
+    };
+    let (mut request, mut element) = split(&whole);
+    request.id_is_signed = whole.signs_id(&request);
+    element.id_is_signed = whole.signs_id(&element);
+    let Whole { key, signature, signed, clock, body_unsigned, batch, .. } = whole;
+    let Demands { body, require, require_with, require_equal } = demands;
+    Ok(Scheme {
+        source,
+        name,
+        about,
+        proof,
+        key,
+        signature,
+        signed,
+        body_unsigned,
+        clock,
+        body,
+        require,
+        require_with,
+        require_equal,
+        named_by: headers_of(&request),
+        identity: request,
+        batch: batch.map(|pointer| (pointer, element)),
+        config,
+        sample,
+        acknowledge,
+        handshakes,
+    })
+}
+
+/// What the rules about several keys look at.
+fn whole(reader: &mut Reader<'_>) -> Whole {
+    Whole {
+        written: Written::of(reader),
+        proof: proof(reader),
+        key: reader.within("key", key).unwrap_or_default(),
+        signature: reader.within("signature", signature).flatten(),
+        body_unsigned: reader.flag("body_unsigned"),
+        signed: match reader.text("signed") {
+            Some(text) => template(reader, "signed", &text, Spot::Signed),
+            None => Template::default(),
+        },
+        clock: reader.within("timestamp", clock).flatten(),
+        identity: reader.within("identity", |r| rules(r, Spot::Identity)).unwrap_or_default(),
+        batch: pointer(reader, "batch", true),
+        element: reader.within("element", |r| rules(r, Spot::Element)),
+    }
+}
+
+/// What must be there, before any secret is touched.
+struct Demands {
+    body: BodyRule,
+    require: Vec<Names>,
+    require_with: Vec<(HeaderName, HeaderName)>,
+    require_equal: Vec<(HeaderName, String)>,
+}
+
+fn demands(reader: &mut Reader<'_>) -> Demands {
+    let require = reader.texts("require");
+    Demands {
+        body: reader.choice("body", &BodyRule::ALL).unwrap_or(BodyRule::Any),
+        require: require.iter().filter_map(|names| headers(reader, "require", names)).collect(),
+        require_with: headers_by_name(reader, "require_with"),
+        require_equal: texts_by_header(reader, "require_equal"),
     }
 }
 

@@ -4,23 +4,31 @@ use super::algorithm::{Algorithm, Proof};
 use super::read::Written;
 use super::reader::Reader;
 use super::{Clock, IdentityRules, KeyEncoding, KeyFormat, Part, Shape, SignatureFormat, Template};
+use crate::json::Pointer;
+use crate::named;
 
 /// What was read, as far as it could be.
-pub(super) struct Whole<'a> {
+pub(super) struct Whole {
     pub(super) written: Written,
     pub(super) proof: Option<Proof>,
-    pub(super) key: &'a KeyFormat,
-    pub(super) signature: Option<&'a SignatureFormat>,
-    pub(super) signed: &'a Template,
-    pub(super) clock: Option<&'a Clock>,
+    pub(super) key: KeyFormat,
+    pub(super) signature: Option<SignatureFormat>,
+    pub(super) signed: Template,
+    pub(super) clock: Option<Clock>,
     pub(super) body_unsigned: bool,
-    pub(super) element: Option<&'a IdentityRules>,
-    pub(super) is_batch: bool,
+    pub(super) identity: IdentityRules,
+    /// Where the elements are.
+    pub(super) batch: Option<Pointer>,
+    pub(super) element: Option<IdentityRules>,
 }
 
-impl Whole<'_> {
+impl Whole {
     fn signs(&self, part: &Part) -> bool {
         self.signed.parts().contains(part)
+    }
+
+    fn code_covers(&self, pointer: &Pointer) -> bool {
+        matches!(self.proof, Some(Proof::Verifier(verifier)) if named::covers(verifier, pointer))
     }
 
     /// Whether everything that the id is made of is covered by the signature.
@@ -32,6 +40,7 @@ impl Whole<'_> {
         };
         let covers = |part: &Part| match part {
             Part::Literal(_) | Part::Config(_) => true,
+            Part::Json(pointer) if self.code_covers(pointer) => true,
             Part::Json(_)
             | Part::EveryJson(_)
             | Part::BodySha256
@@ -44,7 +53,7 @@ impl Whole<'_> {
     }
 }
 
-pub(super) fn check(reader: &mut Reader<'_>, whole: &Whole<'_>) {
+pub(super) fn check(reader: &mut Reader<'_>, whole: &Whole) {
     match (whole.written.algorithm, whole.written.verifier) {
         (true, true) => {
             reader.problem("verifier", "stands in the place of `algorithm`; remove one of them");
@@ -55,7 +64,7 @@ pub(super) fn check(reader: &mut Reader<'_>, whole: &Whole<'_>) {
         }
         _ => {}
     }
-    if !whole.is_batch && whole.element.is_some() {
+    if whole.batch.is_none() && whole.element.is_some() {
         reader.problem("element", "needs `batch`, which says where the elements are");
     }
     match whole.proof {
@@ -69,7 +78,7 @@ pub(super) fn check(reader: &mut Reader<'_>, whole: &Whole<'_>) {
 }
 
 /// Code knows where the signature is and what it covers.
-fn verifier(reader: &mut Reader<'_>, whole: &Whole<'_>) {
+fn verifier(reader: &mut Reader<'_>, whole: &Whole) {
     let Written { signature, signed, timestamp, .. } = whole.written;
     for (key, written) in [("signature", signature), ("signed", signed), ("timestamp", timestamp)] {
         if written && !whole.written.algorithm {
@@ -79,7 +88,7 @@ fn verifier(reader: &mut Reader<'_>, whole: &Whole<'_>) {
 }
 
 /// Algorithms that sign nothing: a token, basic credentials, none.
-fn showing(reader: &mut Reader<'_>, whole: &Whole<'_>, algorithm: Algorithm) {
+fn showing(reader: &mut Reader<'_>, whole: &Whole, algorithm: Algorithm) {
     if whole.written.signed {
         reader.problem(
             "signed",
@@ -114,7 +123,7 @@ fn showing(reader: &mut Reader<'_>, whole: &Whole<'_>, algorithm: Algorithm) {
 }
 
 /// Algorithms that sign: what they cover, and whether the keys can be theirs.
-fn signing(reader: &mut Reader<'_>, whole: &Whole<'_>, algorithm: Algorithm) {
+fn signing(reader: &mut Reader<'_>, whole: &Whole, algorithm: Algorithm) {
     if !whole.written.signature {
         reader.problem("signature", "is missing; see the documentation of schemes for the form");
     }
@@ -125,7 +134,7 @@ fn signing(reader: &mut Reader<'_>, whole: &Whole<'_>, algorithm: Algorithm) {
     clock(reader, whole);
 }
 
-fn content(reader: &mut Reader<'_>, whole: &Whole<'_>, algorithm: Algorithm) {
+fn content(reader: &mut Reader<'_>, whole: &Whole, algorithm: Algorithm) {
     if !whole.signs(&Part::Body) && !whole.body_unsigned {
         reader.problem("signed", "must contain {body}, or anybody could change it; `body_unsigned = true` if that is really so");
     }
@@ -151,7 +160,7 @@ fn content(reader: &mut Reader<'_>, whole: &Whole<'_>, algorithm: Algorithm) {
     }
 }
 
-fn key(reader: &mut Reader<'_>, whole: &Whole<'_>, algorithm: Algorithm) {
+fn key(reader: &mut Reader<'_>, whole: &Whole, algorithm: Algorithm) {
     use KeyEncoding::{SpkiBase64, Utf8};
     let encoding = whole.key.encoding;
     let what = match algorithm {
@@ -169,8 +178,8 @@ fn key(reader: &mut Reader<'_>, whole: &Whole<'_>, algorithm: Algorithm) {
     reader.problem("key.encoding", what);
 }
 
-fn clock(reader: &mut Reader<'_>, whole: &Whole<'_>) {
-    let Some(clock) = whole.clock else {
+fn clock(reader: &mut Reader<'_>, whole: &Whole) {
+    let Some(clock) = &whole.clock else {
         if whole.signs(&Part::Timestamp) && !whole.written.timestamp {
             reader.problem("timestamp", "`signed` contains {ts}; say where it is found");
         }
@@ -186,16 +195,18 @@ fn clock(reader: &mut Reader<'_>, whole: &Whole<'_>) {
     if !covered {
         reader.problem("timestamp.from", "is not signed, so a replay could carry a new one; put {ts} into `signed`, or remove `timestamp`");
     }
-    let plain =
-        whole.signature.is_some_and(|signature| matches!(signature.shape, Shape::Plain { .. }));
+    let plain = whole
+        .signature
+        .as_ref()
+        .is_some_and(|signature| matches!(signature.shape, Shape::Plain { .. }));
     if matches!(clock.from, Part::Pair(_)) && plain {
         reader.problem("timestamp.from", "{pair:..} needs `signature.pairs`");
     }
 }
 
 /// Where signatures stand.
-fn places(reader: &mut Reader<'_>, whole: &Whole<'_>) {
-    let Some(signature) = whole.signature else { return };
+fn places(reader: &mut Reader<'_>, whole: &Whole) {
+    let Some(signature) = &whole.signature else { return };
     if signature.paired && signature.from.len() < 2 {
         reader.problem(
             "signature.paired",
@@ -223,7 +234,7 @@ fn places(reader: &mut Reader<'_>, whole: &Whole<'_>) {
     }
 }
 
-fn lookup(reader: &mut Reader<'_>, whole: &Whole<'_>) {
+fn lookup(reader: &mut Reader<'_>, whole: &Whole) {
     if whole.key.lookup.is_none() {
         return;
     }

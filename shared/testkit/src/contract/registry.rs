@@ -15,6 +15,7 @@ use super::{Kept, Tables, given::at, rules};
 pub async fn registry<T: Tables>(fresh: impl AsyncFn() -> T) {
     rules!(fresh:
         a_source_is_put_once_and_reads_back,
+        a_source_is_replaced_only_as_it_was_read,
         all_sources_are_listed,
         an_endpoint_is_put_once_with_its_secrets,
         a_tenants_endpoints_are_its_own,
@@ -34,6 +35,7 @@ fn source(name: &str) -> Source {
         dedupe: Dedupe::Content,
         same_as: Some("other".parse().unwrap()),
         awaits_secret_until: Some(at(600)),
+        config: [("url".to_owned(), "https://hooks.example/in".to_owned())].into(),
         ..Source::new(name.parse().unwrap(), scheme, handler, at(0))
     }
 }
@@ -73,6 +75,38 @@ async fn a_source_is_put_once_and_reads_back(on: &impl Tables) -> Kept {
     };
     assert!(!registry.add_source(&second).await?);
     assert_eq!(registry.source(&first.name).await?, Some(first));
+    Ok(())
+}
+
+async fn a_source_is_replaced_only_as_it_was_read(on: &impl Tables) -> Kept {
+    let (registry, old) = (on.registry(), source("stripe"));
+    let new = Source {
+        handler: Handler::Mirror { emit_to: None },
+        dedupe: Dedupe::Id,
+        same_as: None,
+        ..old.clone()
+    };
+    assert!(!registry.replace_source(&old, &new).await?);
+    assert_eq!(registry.source(&old.name).await?, None);
+    assert!(registry.add_source(&old).await?);
+    assert!(registry.replace_source(&old, &new).await?);
+    assert_eq!(registry.source(&old.name).await?, Some(new.clone()));
+    // Somebody else was quicker.
+    let late = Source { dedupe: Dedupe::Id, ..old.clone() };
+    assert!(!registry.replace_source(&old, &late).await?);
+    // A handshake's claim stays, and so does what it ended.
+    assert!(registry.claim_secret(&old.name, "a", at(1), at(60)).await?);
+    let renamed = Source { config: std::collections::BTreeMap::new(), ..new.clone() };
+    assert!(registry.replace_source(&new, &renamed).await?);
+    assert!(registry.learned(&old.name, "a").await?);
+    assert!(!registry.replace_source(&renamed, &new).await?);
+    let learned = Source { awaits_secret_until: None, ..renamed };
+    assert_eq!(registry.source(&old.name).await?, Some(learned.clone()));
+    let waits = Source { awaits_secret_until: Some(at(900)), ..learned.clone() };
+    assert!(registry.replace_source(&learned, &waits).await?);
+    assert_eq!(registry.source(&old.name).await?, Some(waits.clone()));
+    assert!(registry.replace_source(&waits, &learned).await?);
+    assert_eq!(registry.source(&old.name).await?, Some(learned));
     Ok(())
 }
 

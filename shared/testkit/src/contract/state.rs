@@ -333,6 +333,7 @@ async fn writers_of_one_object_lose_nothing(on: &impl Tables) -> Kept {
     Ok(())
 }
 
+/// INB-in-progress-stuck: whoever died holding it holds it no longer than that.
 async fn a_lease_is_held_by_one_until_its_end(on: &impl Tables) -> Kept {
     let first = held(on, "me", 0, 45).await?;
     assert_eq!((first.owner.as_str(), first.what.as_str()), ("me", "stripe#invoice#in_1"));

@@ -56,6 +56,17 @@ impl Configure for Store {
         .await
     }
 
+    async fn replace_source(&self, old: &Source, new: &Source) -> Stored<bool> {
+        self.call("configure.replace_source", |tables| {
+            if tables.sources.get(&old.name) != Some(old) {
+                return false;
+            }
+            tables.sources.insert(old.name.clone(), new.clone());
+            true
+        })
+        .await
+    }
+
     async fn add_endpoint(&self, endpoint: &Endpoint, secrets: &[SealedSecret]) -> Stored<bool> {
         let key = (endpoint.tenant.clone(), endpoint.id);
         self.call("configure.add_endpoint", |tables| {

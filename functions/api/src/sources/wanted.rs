@@ -1,0 +1,243 @@
+//! What callers want of a source: the forms of adding and changing one, read with everything that is wrong with them.
+
+use std::collections::BTreeMap;
+
+use domain::{
+    id::SourceName,
+    ports::SourceSecret,
+    source::{Dedupe, Handler, SchemeChoice, Source},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::{
+    proof::Proof,
+    secrets::{read_secrets, slot_secret},
+};
+use crate::{Problem, problem::Findings};
+
+/// Most types of a forwarding source, as of an endpoint.
+const MAX_TYPES: usize = 100;
+
+/// Longest that a source waits for a secret: as long as it waits, whoever knows the address first can set it.
+const MAX_WAIT_HOURS: u32 = 72;
+
+/// A source to add.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewSource {
+    name: String,
+    scheme: SchemeChoice,
+    /// What `{config:..}` stands for in the scheme.
+    #[serde(default)]
+    config: BTreeMap<String, String>,
+    handler: NewHandler,
+    #[serde(default)]
+    dedupe: Dedupe,
+    #[serde(default)]
+    same_as: Option<String>,
+    #[serde(default)]
+    awaits_secret_hours: Option<u32>,
+    /// Secrets by id, as the provider shows them. Read by hand: serde quotes what it does not expect.
+    #[serde(default)]
+    secrets: Option<Box<RawValue>>,
+}
+
+impl std::fmt::Debug for NewSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewSource").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What is done with the events of a source.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum NewHandler {
+    Mirror {
+        #[serde(default)]
+        emit_to: Option<String>,
+    },
+    Forward {
+        tenant: String,
+        #[serde(default)]
+        types: Vec<String>,
+    },
+}
+
+/// Changes of a source. What is left out stays as it is; null takes away.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceChange {
+    #[serde(default)]
+    scheme: Option<SchemeChoice>,
+    #[serde(default)]
+    config: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    handler: Option<NewHandler>,
+    #[serde(default)]
+    dedupe: Option<Dedupe>,
+    #[serde(default, deserialize_with = "given")]
+    same_as: Option<Option<String>>,
+    #[serde(default, deserialize_with = "given")]
+    awaits_secret_hours: Option<Option<u32>>,
+}
+
+/// A field that is there, be it null.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
+/// A source that can be made.
+pub(super) struct Wanted {
+    pub(super) source: Source,
+    pub(super) proof: Proof,
+    pub(super) secrets: Vec<SourceSecret>,
+}
+
+impl NewSource {
+    /// Checks the whole request, and names all that is wrong with it at once. `random` becomes the secret of an address
+    /// that has none.
+    pub(super) fn read(&self, now: Timestamp, random: [u8; 32]) -> Result<Wanted, Problem> {
+        let mut found = Findings::default();
+        let name = found.keep("name", self.name.parse::<SourceName>());
+        let handler = handler(&self.handler, &mut found);
+        let same_as = self.same_as.as_ref().map(|other| found.keep("same_as", other.parse()));
+        let until = self.awaits_secret_hours.and_then(|hours| wait(hours, now, &mut found));
+        // Which secrets fit is not known without a scheme.
+        let proof = Proof::read(&self.scheme, &self.config, &mut found);
+        let secrets = proof.as_ref().and_then(|proof| self.secrets(proof, random, &mut found));
+        match (name, handler, proof) {
+            (Some(name), Some(handler), Some(proof)) => {
+                found.done()?;
+                let source = Source {
+                    dedupe: self.dedupe,
+                    same_as: same_as.flatten(),
+                    awaits_secret_until: until,
+                    config: self.config.clone(),
+                    ..Source::new(name, self.scheme.clone(), handler, now)
+                };
+                Ok(Wanted { source, proof, secrets: secrets.unwrap_or_default() })
+            }
+            _ => Err(found.problem()),
+        }
+    }
+
+    fn secrets(
+        &self,
+        proof: &Proof,
+        random: [u8; 32],
+        found: &mut Findings,
+    ) -> Option<Vec<SourceSecret>> {
+        let secrets = match &self.secrets {
+            Some(text) => read_secrets(proof, text, found)?,
+            None if proof.is_in_path() => vec![slot_secret("1", random)],
+            None => Vec::new(),
+        };
+        if self.awaits_secret_hours.is_some() {
+            can_wait(proof, found);
+        } else if secrets.iter().all(|secret| proof.is_of_handshakes(&secret.id)) {
+            needs_secret(proof, found);
+        }
+        Some(secrets)
+    }
+}
+
+impl SourceChange {
+    /// The source with the changes, and all that is wrong with them at once.
+    pub(super) fn applied(
+        &self,
+        old: &Source,
+        now: Timestamp,
+    ) -> Result<(Source, Option<Proof>), Problem> {
+        let mut found = Findings::default();
+        let mut new = old.clone();
+        if let Some(wanted) = &self.handler
+            && let Some(handler) = handler(wanted, &mut found)
+        {
+            new.handler = handler;
+        }
+        new.dedupe = self.dedupe.unwrap_or(old.dedupe);
+        match &self.same_as {
+            Some(Some(other)) => new.same_as = found.keep("same_as", other.parse()),
+            Some(None) => new.same_as = None,
+            None => {}
+        }
+        new.scheme = self.scheme.as_ref().unwrap_or(&old.scheme).clone();
+        new.config = self.config.as_ref().unwrap_or(&old.config).clone();
+        let is_scheme = self.scheme.is_some() || self.config.is_some();
+        let proof = match is_scheme {
+            true => Proof::read(&new.scheme, &new.config, &mut found),
+            false => Proof::of(old).ok(),
+        };
+        match self.awaits_secret_hours {
+            Some(Some(hours)) => {
+                new.awaits_secret_until = wait(hours, now, &mut found);
+                if let Some(proof) = &proof {
+                    can_wait(proof, &mut found);
+                }
+            }
+            Some(None) => new.awaits_secret_until = None,
+            None => {}
+        }
+        found.done()?;
+        Ok((new, proof.filter(|_| is_scheme)))
+    }
+}
+
+fn wait(hours: u32, now: Timestamp, found: &mut Findings) -> Option<Timestamp> {
+    if !(1..=MAX_WAIT_HOURS).contains(&hours) {
+        found.note("awaits_secret_hours", format!("it is 1 to {MAX_WAIT_HOURS}"));
+        return None;
+    }
+    now.checked_add(SignedDuration::from_hours(hours.into())).ok()
+}
+
+fn can_wait(proof: &Proof, found: &mut Findings) {
+    if !proof.waits() {
+        let problem = "the provider of this scheme brings no secret; copy it from the provider's dashboard into `secrets`";
+        found.note("awaits_secret_hours", problem);
+    }
+}
+
+fn needs_secret(proof: &Proof, found: &mut Findings) {
+    if proof.is_published() {
+        return;
+    }
+    let wait = if proof.scheme.learns_its_secret() {
+        ", or let the source wait for the one that the provider brings, with `awaits_secret_hours`"
+    } else {
+        ""
+    };
+    found.note(
+        "secrets",
+        format!("a source needs at least one: without it, nothing can be verified{wait}"),
+    );
+}
+
+fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
+    match new {
+        NewHandler::Mirror { emit_to: None } => Some(Handler::Mirror { emit_to: None }),
+        NewHandler::Mirror { emit_to: Some(tenant) } => {
+            let tenant = found.keep("handler.emit_to", tenant.parse())?;
+            Some(Handler::Mirror { emit_to: Some(tenant) })
+        }
+        NewHandler::Forward { tenant, types } => {
+            let tenant = found.keep("handler.tenant", tenant.parse());
+            if types.len() > MAX_TYPES {
+                found.note("handler.types", format!("a source has at most {MAX_TYPES}"));
+                return None;
+            }
+            let types = types
+                .iter()
+                .enumerate()
+                .map(|(at, text)| found.keep(&format!("handler.types[{at}]"), text.parse()));
+            // All of them are read before the first one that is missing counts.
+            let types: Vec<_> = types.collect();
+            Some(Handler::Forward {
+                tenant: tenant?,
+                types: types.into_iter().collect::<Option<_>>()?,
+            })
+        }
+    }
+}

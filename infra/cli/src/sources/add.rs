@@ -1,0 +1,153 @@
+//! Adding and changing a source.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    form::{Dedupe, HandlerFrom, MailSlot, SchemeFrom, hours},
+    show,
+};
+use crate::{complaint::Complaint, print, secret::SecretFrom};
+
+/// Add a source
+#[derive(clap::Args, Debug)]
+#[command(
+    group = clap::ArgGroup::new("how").required(true).multiple(false).args(["scheme", "scheme_file", "mail_slot"]),
+    group = clap::ArgGroup::new("what").required(true).multiple(false).args(["forward", "mirror"]),
+    after_help = "Examples:
+  postern sources add shop --scheme stripe --forward acme           asks for the secret
+  postern sources add code --scheme github --mirror --dedupe content --secret-file secret.txt
+  postern sources add tasks --scheme asana --mirror --await-secret 24h
+  postern sources add alerts --mail-slot path --forward acme        makes a secret address
+  postern sources add own --scheme-file own.toml --config url=https://hooks.example/in --mirror"
+)]
+pub struct Add {
+    /// The source's name, which becomes part of its URL
+    name: String,
+    #[command(flatten)]
+    scheme: SchemeFrom,
+    #[command(flatten)]
+    secret: SecretFrom,
+    /// Names the secret, for people
+    #[arg(long, value_name = "ID", default_value = "1")]
+    secret_id: String,
+    /// There is no secret: the provider publishes its keys
+    #[arg(long, conflicts_with_all = ["secret_file", "await_secret"])]
+    no_secret: bool,
+    /// Wait so long for the secret that the provider brings by itself, up to 72h
+    #[arg(long, value_name = "TIME", value_parser = hours)]
+    await_secret: Option<u32>,
+    #[command(flatten)]
+    handler: HandlerFrom,
+    /// What makes two events one
+    #[arg(long, value_name = "WHAT", default_value = "id")]
+    dedupe: Dedupe,
+    /// The provider sends each event to this source, too: file them there, and take each once
+    #[arg(long, value_name = "SOURCE")]
+    same_as: Option<String>,
+}
+
+/// Change a source; what is left out stays as it is
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  postern sources set code --dedupe content
+  postern sources set shop-eu --same-as shop
+  postern sources set tasks --await-secret 24h")]
+pub struct Set {
+    /// The source's name
+    pub(super) name: String,
+    #[command(flatten)]
+    scheme: SchemeFrom,
+    #[command(flatten)]
+    handler: HandlerFrom,
+    /// What makes two events one
+    #[arg(long, value_name = "WHAT")]
+    dedupe: Option<Dedupe>,
+    /// The provider sends each event to this source, too: file them there, and take each once
+    #[arg(long, value_name = "SOURCE", conflicts_with = "not_same_as")]
+    same_as: Option<String>,
+    /// File its events under its own name again
+    #[arg(long)]
+    not_same_as: bool,
+    /// Wait so long for the secret that the provider brings by itself, up to 72h
+    #[arg(long, value_name = "TIME", value_parser = hours, conflicts_with = "stop_waiting")]
+    await_secret: Option<u32>,
+    /// Wait for a secret no more
+    #[arg(long)]
+    stop_waiting: bool,
+    /// Also if none of its secrets fits the new scheme
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+impl Add {
+    /// What the api takes.
+    pub(super) fn form(&self) -> Result<Value, Complaint> {
+        let mut form = Map::new();
+        form.insert("name".to_owned(), json!(self.name));
+        // Before anybody is asked for a secret.
+        put(&mut form, "scheme", self.scheme.scheme()?);
+        put(&mut form, "config", self.scheme.config());
+        put(&mut form, "handler", self.handler.handler());
+        if matches!(self.dedupe, Dedupe::Content) {
+            form.insert("dedupe".to_owned(), json!(self.dedupe.name()));
+        }
+        put(&mut form, "same_as", self.same_as.as_ref().map(|other| json!(other)));
+        put(&mut form, "awaits_secret_hours", self.await_secret.map(|hours| json!(hours)));
+        let needs_none = self.no_secret
+            || self.await_secret.is_some()
+            || self.scheme.mail_slot == Some(MailSlot::Path);
+        if self.secret.is_given() && !self.no_secret || !needs_none {
+            let secret = self.secret.read()?;
+            form.insert("secrets".to_owned(), json!({ &self.secret_id: secret.expose() }));
+        }
+        Ok(Value::Object(form))
+    }
+
+    /// What a person is told.
+    pub(super) fn done(&self, out: &mut dyn Write, source: &Value) -> io::Result<()> {
+        let url = print::text(source, "url");
+        let name = &self.name;
+        writeln!(out, "Source {name} is ready. Let the provider call")?;
+        match show::secret_urls(source) {
+            urls if urls.is_empty() => writeln!(out, "  {url}")?,
+            urls => {
+                urls.iter().try_for_each(|(_, url)| writeln!(out, "  {url}"))?;
+                writeln!(out, "The last part is the secret, shown this once.")?;
+            }
+        }
+        if let Some(until) = source.get("awaits_secret_until").and_then(Value::as_str) {
+            writeln!(out, "It waits for the provider to bring the secret, until {until}.")?;
+        }
+        show::weaker(out, source)?;
+        show::warnings(out, source)
+    }
+}
+
+impl Set {
+    /// What the api takes.
+    pub(super) fn form(&self) -> Result<Value, Complaint> {
+        let mut form = Map::new();
+        put(&mut form, "scheme", self.scheme.scheme()?);
+        put(&mut form, "config", self.scheme.config());
+        put(&mut form, "handler", self.handler.handler());
+        put(&mut form, "dedupe", self.dedupe.map(|dedupe| json!(dedupe.name())));
+        let same_as = self.same_as.as_ref().map(|other| json!(other));
+        put(&mut form, "same_as", same_as.or(self.not_same_as.then_some(Value::Null)));
+        let wait = self.await_secret.map(|hours| json!(hours));
+        put(&mut form, "awaits_secret_hours", wait.or(self.stop_waiting.then_some(Value::Null)));
+        if form.is_empty() {
+            return Err(Complaint::new(
+                "nothing would change",
+                "no option says what to change",
+                "see what there is with: postern sources set --help",
+            ));
+        }
+        Ok(Value::Object(form))
+    }
+}
+
+fn put(form: &mut Map<String, Value>, name: &str, value: Option<Value>) {
+    form.extend(value.map(|value| (name.to_owned(), value)));
+}

@@ -1,0 +1,155 @@
+//! A source at a glance, and what was refused in its name.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::{complaint::printable, print::text};
+
+/// The source: what it is, whether it can be believed, how it is doing.
+pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
+    writeln!(out, "{}: {}, {}", text(source, "name"), scheme(source), handler(source))?;
+    line(out, "url", &text(source, "url"))?;
+    line(out, "health", &at(source, "/health/words"))?;
+    refused(out, source)?;
+    match source.get("verification") {
+        Some(Value::Object(_)) => {
+            line(out, "trust", &at(source, "/verification/words"))?;
+            line(out, "replays", &at(source, "/verification/replays"))?;
+        }
+        _ => line(out, "trust", "-")?,
+    }
+    if is(source, "/verification/is_batch") {
+        line(out, "batch", "a request carries several events, and each has a story of its own")?;
+    }
+    if let Some(other) = source.get("same_as").and_then(Value::as_str) {
+        line(out, "same as", &format!("{}: its events are filed there", printable(other)))?;
+    }
+    if let Some(until) = source.get("awaits_secret_until").and_then(Value::as_str) {
+        line(out, "waits", &format!("for a secret that the provider brings, until {until}"))?;
+    }
+    for secret in items(source, "/secrets") {
+        let (id, words) = (text(secret, "id"), text(secret, "words"));
+        line(out, "secret", &format!("{id}: {words}"))?;
+    }
+    if let Some(config) = source.get("config").and_then(Value::as_object) {
+        for (key, value) in config {
+            let value = value.as_str().unwrap_or_default();
+            line(out, "config", &format!("{} = {}", printable(key), printable(value)))?;
+        }
+    }
+    let (title, checked) =
+        (at(source, "/verification/title"), at(source, "/verification/facts_checked_on"));
+    if !checked.is_empty() {
+        let mark = at(source, "/verification/facts_mark");
+        line(out, "facts", &format!("of {title} were checked on {checked} ({mark})"))?;
+    }
+    warnings(out, source)
+}
+
+fn refused(out: &mut dyn Write, source: &Value) -> io::Result<()> {
+    let counts = source.pointer("/health/rejected_24h").and_then(Value::as_object);
+    let counts: Vec<_> = counts
+        .into_iter()
+        .flatten()
+        .map(|(code, count)| format!("{} {count}", printable(code)))
+        .collect();
+    if !counts.is_empty() {
+        line(out, "refused", &format!("in 24 hours: {}", counts.join(", ")))?;
+    }
+    let Some(last) = source.pointer("/health/last_rejected").filter(|last| last.is_object()) else {
+        return Ok(());
+    };
+    line(
+        out,
+        "",
+        &format!("last at {}: {}, {}", text(last, "at"), text(last, "code"), text(last, "words")),
+    )?;
+    line(out, "", &text(last, "advice"))?;
+    let name = text(source, "name");
+    line(out, "", &format!("more: postern sources rejected {name}"))
+}
+
+/// Refused requests, newest first.
+pub(super) fn rejected(out: &mut dyn Write, list: &Value) -> io::Result<()> {
+    let mut none = true;
+    for sample in items(list, "/rejected") {
+        none = false;
+        let (when, code, class) =
+            (text(sample, "at"), text(sample, "reason"), text(sample, "class"));
+        let (method, bytes) = (text(sample, "method"), text(sample, "body_length"));
+        writeln!(out, "{when}  {code} ({class}): {method}, {bytes} bytes")?;
+        line(out, "advice", &text(sample, "advice"))?;
+        line(out, "sha256", &text(sample, "body_sha256"))?;
+        for (name, value) in sample.get("headers").and_then(Value::as_object).into_iter().flatten()
+        {
+            line(
+                out,
+                "header",
+                &format!("{}: {}", printable(name), printable(value.as_str().unwrap_or_default())),
+            )?;
+        }
+    }
+    if none { writeln!(out, "none") } else { Ok(()) }
+}
+
+/// That a source is not verified by a signature over the body, if it is not.
+pub(super) fn weaker(out: &mut dyn Write, source: &Value) -> io::Result<()> {
+    if !is(source, "/verification/is_weaker") {
+        return Ok(());
+    }
+    writeln!(out, "Note: {}.", at(source, "/verification/words"))
+}
+
+/// What somebody should look at.
+pub(super) fn warnings(out: &mut dyn Write, answer: &Value) -> io::Result<()> {
+    let mut warnings = items(answer, "/warnings").filter_map(Value::as_str).map(sentence);
+    warnings.try_for_each(|warning| writeln!(out, "Note: {warning}"))
+}
+
+/// Addresses that are shown this once, by their secrets' ids.
+pub(super) fn secret_urls(answer: &Value) -> Vec<(String, String)> {
+    let urls = answer.get("secret_urls").and_then(Value::as_object);
+    let urls = urls.into_iter().flatten();
+    urls.filter_map(|(id, url)| Some((printable(id), printable(url.as_str()?)))).collect()
+}
+
+/// The scheme in one word or two.
+pub(super) fn scheme(source: &Value) -> String {
+    if let Some(preset) = source.pointer("/scheme/preset").and_then(Value::as_str) {
+        return printable(preset);
+    }
+    let titles = ["/verification/title", "/scheme/own/title", "/scheme/own/like"];
+    let title = titles.iter().map(|pointer| at(source, pointer)).find(|title| !title.is_empty());
+    title.map_or_else(|| "(own)".to_owned(), |title| format!("{title} (own)"))
+}
+
+/// The handler in some words.
+pub(super) fn handler(source: &Value) -> String {
+    let of = |pointer: &str| source.pointer(pointer).and_then(Value::as_str).map(printable);
+    match (of("/handler/kind"), of("/handler/tenant").or_else(|| of("/handler/emit_to"))) {
+        (Some(kind), Some(tenant)) => format!("{kind} to {tenant}"),
+        (kind, _) => kind.unwrap_or_else(|| "-".to_owned()),
+    }
+}
+
+fn line(out: &mut dyn Write, name: &str, words: &str) -> io::Result<()> {
+    writeln!(out, "  {name:<8} {words}")
+}
+
+fn at(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).and_then(Value::as_str).map(sentence).unwrap_or_default()
+}
+
+/// Sentences of ours can be longer than what a stranger may say.
+fn sentence(text: &str) -> String {
+    text.split_inclusive(' ').map(printable).collect()
+}
+
+fn is(value: &Value, pointer: &str) -> bool {
+    value.pointer(pointer).and_then(Value::as_bool).unwrap_or_default()
+}
+
+fn items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}

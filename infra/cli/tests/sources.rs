@@ -1,0 +1,471 @@
+//! What operators do with sources, against a deployment that writes down what it is asked.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
+
+mod fake;
+mod support;
+
+use std::{
+    fs::{self, File},
+    io::{Read as _, Write as _},
+    path::Path,
+    process::Stdio,
+};
+
+use fake::Fake;
+use serde_json::{Value, json};
+use support::command;
+
+fn source() -> Value {
+    json!({
+        "name": "shop", "scheme": {"preset": "stripe"}, "created_at": "2026-09-21T14:13:20Z",
+        "handler": {"kind": "forward", "tenant": "acme", "types": []}, "config": {},
+        "dedupe": "id", "same_as": null, "awaits_secret_until": null,
+        "url": "https://in.example.com/webhooks/shop",
+        "verification": {
+            "trust": "signed", "is_weaker": false, "words": "the provider signs the body",
+            "replays": "the id is signed, and taken once", "is_batch": false, "title": "Stripe",
+            "facts_checked_on": "2026-11-30", "facts_mark": "S",
+        },
+        "secrets": [
+            {"id": "2027", "fingerprint": "0a1b2c", "expires_at": null, "can_go": false,
+             "words": "last matched 1 minute ago; it is in use"},
+            {"id": "2026", "fingerprint": "d3e4f5", "expires_at": "2026-09-28T14:13:20Z", "can_go": true,
+             "words": "last matched 3 days ago; another one has since, and it can go"},
+        ],
+        "health": {
+            "words": "all requests are failing since 2026-09-21T14:13:20Z (3 minutes ago)",
+            "failing_since": "2026-09-21T14:13:20Z", "last_accepted_at": null,
+            "rejected_24h": {"signature_mismatch": 3, "timestamp_too_old": 1},
+            "last_rejected": {"at": "2026-09-21T14:15:00Z", "code": "timestamp_too_old",
+                "words": "the signature is right but 900 s old; 300 s are allowed",
+                "advice": "A replay, a long delay on the way, or a clock that is wrong."},
+        },
+        "warnings": [],
+    })
+}
+
+fn line(name: &str, scheme: &Value, trust: &str, weaker: bool) -> Value {
+    json!({
+        "name": name, "scheme": scheme, "trust": trust, "is_weaker": weaker, "dedupe": "id",
+        "handler": {"kind": "mirror"}, "url": format!("https://in.example.com/webhooks/{name}"),
+        "health": {"words": "no event has been accepted yet", "rejected_24h": 0},
+    })
+}
+
+#[test]
+fn sources_are_listed_with_their_health_and_weaker_ones_are_flagged() {
+    let own = json!({"own": {"like": null, "title": "Home"}});
+    let slot = json!({"preset": "mail_slot_path"});
+    let all =
+        json!({"sources": [line("a", &own, "signed", false), line("b", &slot, "token", true)]});
+    let fake = Fake::answering(200, &all);
+    let ended = fake.run(&["sources", "list"]);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    insta::assert_snapshot!(ended.out, @r#"
+    name  scheme          trust          handler  health                          url
+    a     Home (own)      signed         mirror   no event has been accepted yet  https://in.example.com/webhooks/a
+    b     mail_slot_path  weaker: token  mirror   no event has been accepted yet  https://in.example.com/webhooks/b
+    "#);
+    let asked = fake.asked();
+    assert_eq!(asked.call, "GET /v1/sources");
+    assert_eq!(asked.header("authorization"), "Bearer CANARY-TOKEN");
+    let json: Value = serde_json::from_str(&fake.run(&["sources", "list", "--json"]).out).unwrap();
+    assert_eq!(json, all);
+}
+
+#[test]
+fn nothing_in_a_list_is_none() {
+    let fake = Fake::answering(200, &json!({"sources": []}));
+    assert_eq!(fake.run(&["sources", "list"]).out, "none\n");
+}
+
+/// VFY-diagnosis-code
+#[test]
+fn a_source_is_shown_at_a_glance() {
+    let fake = Fake::answering(200, &source());
+    insta::assert_snapshot!(fake.run(&["sources", "show", "shop"]).out, @r#"
+    shop: stripe, forward to acme
+      url      https://in.example.com/webhooks/shop
+      health   all requests are failing since 2026-09-21T14:13:20Z (3 minutes ago)
+      refused  in 24 hours: signature_mismatch 3, timestamp_too_old 1
+               last at 2026-09-21T14:15:00Z: timestamp_too_old, the signature is right but 900 s old; 300 s are allowed
+               A replay, a long delay on the way, or a clock that is wrong.
+               more: postern sources rejected shop
+      trust    the provider signs the body
+      replays  the id is signed, and taken once
+      secret   2027: last matched 1 minute ago; it is in use
+      secret   2026: last matched 3 days ago; another one has since, and it can go
+      facts    of Stripe were checked on 2026-11-30 (S)
+    "#);
+    assert_eq!(fake.asked().call, "GET /v1/sources/shop");
+    let json = fake.run(&["sources", "show", "shop", "--json"]).out;
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), source());
+}
+
+#[test]
+fn what_is_out_of_the_ordinary_is_shown_too() {
+    let mut odd = source();
+    odd["name"] = json!("alerts");
+    odd["scheme"] = json!({"own": {"like": "mail_slot_token"}});
+    odd["same_as"] = json!("other");
+    odd["awaits_secret_until"] = json!("2026-09-22T14:13:20Z");
+    odd["secrets"] = json!([]);
+    odd["config"] = json!({"url": "https://x/\u{1b}[2J"});
+    odd["verification"]["is_batch"] = json!(true);
+    odd["verification"]["words"] = json!("weaker: a fixed secret travels with each request");
+    odd["health"] = json!({"words": "no event has been accepted yet", "rejected_24h": {}, "last_rejected": null});
+    odd["warnings"] = json!(["The source shop has the same secret."]);
+    let fake = Fake::answering(200, &odd);
+    insta::assert_snapshot!(fake.run(&["sources", "show", "alerts"]).out, @r#"
+    alerts: Stripe (own), forward to acme
+      url      https://in.example.com/webhooks/shop
+      health   no event has been accepted yet
+      trust    weaker: a fixed secret travels with each request
+      replays  the id is signed, and taken once
+      batch    a request carries several events, and each has a story of its own
+      same as  other: its events are filed there
+      waits    for a secret that the provider brings, until 2026-09-22T14:13:20Z
+      config   url = https://x/\u{1b}[2J
+      facts    of Stripe were checked on 2026-11-30 (S)
+    Note: The source shop has the same secret.
+    "#);
+}
+
+/// CLI-wrong-environment
+#[test]
+fn a_source_is_added_with_its_secret_from_a_file_a_pipe_or_the_environment() {
+    let fake = Fake::answering(201, &source());
+    let file = fake.folder.path().join("secret");
+    fs::write(&file, "whsec_CANARY\n").unwrap();
+    let add = ["sources", "add", "shop", "--scheme", "stripe", "--forward", "acme"];
+    let add = [&add[..], &["--type", "a.*", "--type", "b"]].concat();
+    let check = |ended: support::Ended| {
+        assert_eq!((ended.code, ended.err), (0, fake.named()));
+        let expected =
+            "Source shop is ready. Let the provider call\n  https://in.example.com/webhooks/shop\n";
+        assert_eq!(ended.out, expected);
+        let asked = fake.asked();
+        assert_eq!(asked.call, "POST /v1/sources");
+        assert_eq!(asked.header("content-type"), "application/json");
+        let expected = json!({
+            "name": "shop", "scheme": {"preset": "stripe"},
+            "handler": {"kind": "forward", "tenant": "acme", "types": ["a.*", "b"]},
+            "secrets": {"1": "whsec_CANARY"},
+        });
+        assert_eq!(asked.json(), expected);
+    };
+    for (file, input) in [(file.to_str().unwrap(), ""), ("-", "whsec_CANARY")] {
+        check(fake.run_with(&[&add[..], &["--secret-file", file]].concat(), input));
+    }
+    let mut by_environment = command(Path::new(env!("CARGO_BIN_EXE_postern")));
+    by_environment.args(&add).arg("--state").arg(fake.folder.path());
+    by_environment.env("POSTERN_SECRET", "whsec_CANARY");
+    check(support::run(by_environment, ""));
+}
+
+#[test]
+fn every_option_of_a_new_source_is_asked_for() {
+    let fake = Fake::answering(201, &source());
+    let check = |options: &[&str], expected: Value| {
+        let ended = fake.run_with(&[&["sources", "add", "x"], options].concat(), "whsec_CANARY");
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        let mut expected = expected;
+        expected["name"] = json!("x");
+        assert_eq!(fake.asked().json(), expected);
+    };
+    let (secret, mirror) = (json!({"1": "whsec_CANARY"}), json!({"kind": "mirror"}));
+    check(
+        &[
+            "--scheme",
+            "github",
+            "--mirror",
+            "--emit-to",
+            "acme",
+            "--dedupe",
+            "content",
+            "--same-as",
+            "y",
+            "--secret-id",
+            "2026",
+            "--secret-file",
+            "-",
+            "--config",
+            "a=b=c",
+            "--config",
+            "d=",
+        ],
+        json!({
+            "scheme": {"preset": "github"}, "handler": {"kind": "mirror", "emit_to": "acme"},
+            "dedupe": "content", "same_as": "y", "secrets": {"2026": "whsec_CANARY"},
+            "config": {"a": "b=c", "d": ""},
+        }),
+    );
+    check(
+        &["--scheme", "asana", "--mirror", "--await-secret", "2d"],
+        json!({"scheme": {"preset": "asana"}, "handler": mirror, "awaits_secret_hours": 48}),
+    );
+    check(
+        &["--scheme", "aws_sns", "--mirror", "--no-secret"],
+        json!({"scheme": {"preset": "aws_sns"}, "handler": mirror}),
+    );
+    check(
+        &["--mail-slot", "path", "--mirror"],
+        json!({"scheme": {"preset": "mail_slot_path"}, "handler": mirror}),
+    );
+    check(
+        &["--mail-slot", "path", "--mirror", "--secret-file", "-"],
+        json!({"scheme": {"preset": "mail_slot_path"}, "handler": mirror, "secrets": secret}),
+    );
+    check(
+        &["--mail-slot", "basic", "--mirror", "--secret-file", "-"],
+        json!({"scheme": {"preset": "mail_slot_basic"}, "handler": mirror, "secrets": secret}),
+    );
+    let own = json!({"own": {"like": "mail_slot_token", "signature": {"from": "{header:x-key}"}}});
+    check(
+        &["--mail-slot", "token", "--token-header", "X-Key", "--mirror", "--secret-file", "-"],
+        json!({"scheme": own, "handler": mirror, "secrets": secret}),
+    );
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let fake = Fake::answering(201, &source());
+    for options in [
+        &["--mirror"][..],
+        &["--scheme", "stripe"],
+        &["--scheme", "stripe", "--mail-slot", "path", "--mirror"],
+        &["--scheme", "stripe", "--scheme-file", "x", "--mirror"],
+        &["--scheme", "stripe", "--mirror", "--forward", "acme"],
+        &["--scheme", "stripe", "--mirror", "--await-secret", "90m"],
+        &["--scheme", "stripe", "--mirror", "--config", "a"],
+        &["--scheme", "stripe", "--mirror", "--no-secret", "--secret-file", "-"],
+    ] {
+        let ended = fake.run_with(&[&["sources", "add", "x"], options].concat(), "whsec_CANARY");
+        assert_eq!(ended.code, 2, "{options:?}");
+    }
+    assert!(fake.asked.lock().unwrap().is_empty());
+}
+
+/// SEC-secret-in-output
+#[test]
+fn a_made_address_is_shown_this_once_and_weaker_trust_is_said() {
+    let mut made = source();
+    made["url"] = json!("https://in.example.com/webhooks/shop/…");
+    made["secret_urls"] = json!({"1": "https://in.example.com/webhooks/shop/0707"});
+    made["verification"]["is_weaker"] = json!(true);
+    made["verification"]["words"] = json!("weaker: a fixed secret travels with each request");
+    made["warnings"] = json!(["The source b has the same secret as 1 here."]);
+    let fake = Fake::answering(201, &made);
+    let ended = fake.run(&["sources", "add", "shop", "--mail-slot", "path", "--mirror"]);
+    insta::assert_snapshot!(ended.out, @r#"
+    Source shop is ready. Let the provider call
+      https://in.example.com/webhooks/shop/0707
+    The last part is the secret, shown this once.
+    Note: weaker: a fixed secret travels with each request.
+    Note: The source b has the same secret as 1 here.
+    "#);
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_is_not_asked_for_at_all() {
+    let fake = Fake::answering(201, &source());
+    let add = ["sources", "add", "x", "--scheme", "stripe", "--mirror"];
+    let missing = fake.run(&[&add[..], &["--secret-file", "/nowhere"]].concat());
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("the secret cannot be read from /nowhere"), "{}", missing.err);
+    assert_eq!(fake.run(&[&add[..], &["--secret-file", "-"]].concat()).code, 2);
+    let nobody = fake.run(&add);
+    assert!(nobody.code == 2 && nobody.err.contains("POSTERN_SECRET"), "{}", nobody.err);
+    assert!(fake.asked.lock().unwrap().is_empty());
+}
+
+/// SEC-secret-in-output
+#[test]
+fn a_person_at_a_terminal_is_asked_and_nothing_of_the_answer_is_shown() {
+    let fake = Fake::answering(201, &source());
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let mut person = File::from(terminal.master);
+    let mut command = command(Path::new(env!("CARGO_BIN_EXE_postern")));
+    command.args(["sources", "add", "shop", "--scheme", "stripe", "--mirror", "--state"]);
+    command.arg(fake.folder.path());
+    let slave = File::from(terminal.slave);
+    command.stdin(Stdio::from(slave.try_clone().unwrap()));
+    command.stderr(Stdio::from(slave.try_clone().unwrap()));
+    let mut child = command.spawn().unwrap();
+    // The command's, too, keep it open.
+    drop((command, slave));
+    let mut shown = Vec::new();
+    let mut byte = [0];
+    while !shown.ends_with(b"(not shown): ") {
+        person.read_exact(&mut byte).unwrap();
+        shown.push(byte[0]);
+    }
+    // It asks before it silences the terminal, which then forgets what was typed too early.
+    let silent = (0..5_000_000).any(|_| {
+        std::thread::yield_now();
+        is_silent(&person)
+    });
+    if !silent {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        panic!("what is typed is shown");
+    }
+    person.write_all(b"whsec_CANARY\n").unwrap();
+    let ended = child.wait_with_output().unwrap();
+    // The last reader gone, a terminal fails to read.
+    let _ = person.read_to_end(&mut shown);
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(!shown.contains("CANARY"), "{shown}");
+    assert!(ended.status.success(), "{shown}");
+    assert_eq!(fake.asked().json()["secrets"], json!({"1": "whsec_CANARY"}));
+}
+
+fn is_silent(terminal: &File) -> bool {
+    let flags = nix::sys::termios::tcgetattr(terminal).unwrap().local_flags;
+    !flags.contains(nix::sys::termios::LocalFlags::ECHO)
+}
+
+#[test]
+fn a_scheme_file_is_checked_before_it_is_sent_whole() {
+    let fake = Fake::answering(201, &source());
+    let add = |file: &Path| {
+        let add = ["sources", "add", "x", "--mirror", "--secret-file", "-", "--scheme-file"];
+        fake.run_with(&[&add[..], &[file.to_str().unwrap()]].concat(), "whsec_CANARY")
+    };
+    let (toml, json) = (fake.folder.path().join("own.toml"), fake.folder.path().join("own.json"));
+    fs::write(&toml, "like = \"stripe\"\nalgorithm = \"md5\"\ntolerence = 5\n").unwrap();
+    let ended = add(&toml);
+    assert_eq!(ended.code, 2);
+    for says in ["own.toml is not a scheme", "algorithm: ", "\n        tolerence: ", "\n  next: "] {
+        assert!(ended.err.contains(says), "{says}: {}", ended.err);
+    }
+    assert_eq!(add(Path::new("/nowhere.toml")).code, 2);
+    assert!(fake.asked.lock().unwrap().is_empty());
+
+    fs::write(&toml, "like = \"stripe\"\n[timestamp]\ntolerance = 600\n").unwrap();
+    fs::write(&json, r#"{"like": "stripe", "timestamp": {"tolerance": 600}}"#).unwrap();
+    for file in [&toml, &json] {
+        assert_eq!(add(file).code, 0);
+        let own = &fake.asked().json()["scheme"]["own"];
+        assert_eq!(
+            (&own["timestamp"]["tolerance"], &own["algorithm"]),
+            (&json!(600), &json!("hmac-sha256"))
+        );
+        assert!(own.get("like").is_none());
+        // What is sent is what the api reads.
+        assert!(signing::Scheme::from_value(own.clone()).is_ok());
+    }
+}
+
+#[test]
+fn a_change_sends_what_it_names_and_nothing_else() {
+    let fake = Fake::answering(200, &source());
+    let check = |options: &[&str], query: &str, expected: Value| {
+        let ended = fake.run(&[&["sources", "set", "a/b"], options].concat());
+        assert_eq!((ended.code, ended.err), (0, fake.named()));
+        assert!(ended.out.starts_with("Source a/b is changed.\n\nshop: stripe"), "{}", ended.out);
+        let asked = fake.asked();
+        assert_eq!(asked.call, format!("PATCH /v1/sources/a%2Fb{query}"));
+        assert_eq!(asked.json(), expected);
+    };
+    check(&["--dedupe", "content"], "", json!({"dedupe": "content"}));
+    check(&["--same-as", "b"], "", json!({"same_as": "b"}));
+    check(&["--not-same-as"], "", json!({"same_as": null}));
+    check(&["--await-secret", "1h"], "", json!({"awaits_secret_hours": 1}));
+    check(&["--stop-waiting"], "", json!({"awaits_secret_hours": null}));
+    check(&["--mirror"], "", json!({"handler": {"kind": "mirror"}}));
+    check(
+        &["--scheme", "github", "--config", "a=b", "--force"],
+        "?force=true",
+        json!({"scheme": {"preset": "github"}, "config": {"a": "b"}}),
+    );
+    let ended = fake.run(&["sources", "set", "a"]);
+    assert!(ended.code == 2 && ended.err.contains("nothing would change"), "{}", ended.err);
+    let fake = Fake::answering(409, &json!({"detail": "Say `?force=true` if you do."}));
+    let ended = fake.run(&["sources", "set", "a", "--scheme", "github"]);
+    assert!(ended.code == 1 && ended.err.contains("why:  Say --force if you do."), "{}", ended.err);
+}
+
+/// VFY-diagnosis-code
+#[test]
+fn refused_requests_are_listed_with_the_code_of_the_log_and_what_to_do() {
+    let sample = json!({
+        "at": "2026-09-21T14:13:20Z", "reason": "signature_mismatch", "class": "bad_signature",
+        "advice": "Usual causes: the secret of another endpoint.", "method": "POST",
+        "headers": {"user-agent": "x\u{1b}[2Jy"}, "body_sha256": "abcd", "body_length": 230,
+    });
+    let fake = Fake::answering(200, &json!({"rejected": [sample]}));
+    insta::assert_snapshot!(fake.run(&["sources", "rejected", "shop"]).out, @r#"
+    2026-09-21T14:13:20Z  signature_mismatch (bad_signature): POST, 230 bytes
+      advice   Usual causes: the secret of another endpoint.
+      sha256   abcd
+      header   user-agent: x\u{1b}[2Jy
+    "#);
+    assert_eq!(fake.asked().call, "GET /v1/sources/shop/rejected?limit=20");
+    fake.run(&["sources", "rejected", "shop", "--limit", "1", "--json"]);
+    assert_eq!(fake.asked().call, "GET /v1/sources/shop/rejected?limit=1");
+    let fake = Fake::answering(200, &json!({"rejected": []}));
+    assert_eq!(fake.run(&["sources", "rejected", "shop"]).out, "none\n");
+}
+
+#[test]
+fn secrets_are_listed_with_which_one_can_go() {
+    let fake = Fake::answering(200, &json!({"secrets": source()["secrets"], "warnings": []}));
+    insta::assert_snapshot!(fake.run(&["sources", "secrets", "list", "shop"]).out, @r#"
+    id    fingerprint  ends
+    2027  0a1b2c       -                     last matched 1 minute ago; it is in use
+    2026  d3e4f5       2026-09-28T14:13:20Z  last matched 3 days ago; another one has since, and it can go
+    "#);
+    assert_eq!(fake.asked().call, "GET /v1/sources/shop/secrets");
+}
+
+/// CLI-wrong-environment, SEC-secret-in-output
+#[test]
+fn a_secret_is_added_beside_the_old_one() {
+    let warned =
+        json!({"secrets": source()["secrets"], "warnings": ["The source b has the same secret."]});
+    let fake = Fake::answering(201, &warned);
+    let add = ["sources", "secrets", "add", "shop", "--secret-file", "-"];
+    let ended = fake.run_with(&add, "whsec_CANARY\n");
+    assert_eq!((ended.code, ended.err), (0, fake.named()));
+    assert!(ended.out.ends_with("Note: The source b has the same secret.\n"), "{}", ended.out);
+    let asked = fake.asked();
+    assert_eq!(asked.call, "POST /v1/sources/shop/secrets");
+    let sent = asked.json();
+    assert_eq!(
+        (&sent["secret"], &sent["expire_others_in"]),
+        (&json!("whsec_CANARY"), &json!(86_400))
+    );
+    // A date names it.
+    assert!(sent["id"].as_str().unwrap().parse::<jiff::civil::Date>().is_ok(), "{sent}");
+    let more = ["--id", "2027", "--expire-others-in", "7d"];
+    fake.run_with(&[&add[..], &more].concat(), "whsec_CANARY\n");
+    let expected = json!({"id": "2027", "secret": "whsec_CANARY", "expire_others_in": 604_800});
+    assert_eq!(fake.asked().json(), expected);
+
+    let made =
+        json!({"secrets": [], "warnings": [], "secret_urls": {"2": "https://in/webhooks/a/0707"}});
+    let fake = Fake::answering(201, &made);
+    let ended = fake.run(&["sources", "secrets", "add", "a", "--make", "--id", "2"]);
+    assert!(
+        ended.out.contains(
+            "  https://in/webhooks/a/0707\nThe last part is the secret, shown this once."
+        )
+    );
+    assert_eq!(fake.asked().json(), json!({"id": "2", "expire_others_in": 86_400}));
+}
+
+/// CLI-wrong-environment
+#[test]
+fn a_secret_is_removed_and_the_last_one_only_by_force() {
+    let fake = Fake::answering(200, &json!({"secrets": [], "warnings": []}));
+    let ended = fake.run(&["sources", "secrets", "remove", "shop", "a/b"]);
+    assert_eq!((ended.code, ended.err), (0, fake.named()));
+    assert!(ended.out.starts_with("The secret a/b of shop is removed"), "{}", ended.out);
+    assert_eq!(fake.asked().call, "DELETE /v1/sources/shop/secrets/a%2Fb");
+    fake.run(&["sources", "secrets", "remove", "shop", "1", "--force"]);
+    assert_eq!(fake.asked().call, "DELETE /v1/sources/shop/secrets/1?force=true");
+    let fake = Fake::answering(409, &json!({"detail": "The last; say `?force=true`."}));
+    let ended = fake.run(&["sources", "secrets", "remove", "shop", "1"]);
+    assert!(ended.code == 1 && ended.err.contains("say --force."), "{}", ended.err);
+}
