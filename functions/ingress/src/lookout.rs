@@ -12,8 +12,9 @@ use std::{
 
 use domain::{
     body::Sha256Hash,
-    id::SourceName,
-    ports::{AcceptReport, ProviderKeys, RejectReport, RejectSample, Stored, Want, Watch},
+    id::{InboxKey, SourceName},
+    inbox::OtherBody,
+    ports::{AcceptReport, Inbox, ProviderKeys, RejectReport, RejectSample, Stored, Want, Watch},
 };
 use http::HeaderMap;
 use jiff::Timestamp;
@@ -23,6 +24,10 @@ use crate::{answer::Refused, gateway::Arrival};
 
 /// Least time between two writes about the same thing, from one sandbox.
 const BETWEEN_WRITES: Duration = Duration::from_secs(10);
+
+/// Least time between two notes of other bodies under known ids at one source, from one sandbox. Shorter, because each may
+/// be of another event; a flood of signed requests is not a write for each all the same, and the metric counts them all.
+const BETWEEN_OTHER_BODIES: Duration = Duration::from_secs(1);
 
 /// Headers of a refused request that an operator may see. None holds a signature, a token or a cookie.
 const SHOWN: [&str; 9] = [
@@ -55,6 +60,8 @@ struct Kept {
     refused: BTreeMap<SourceName, Collected>,
     /// When a key was last asked for.
     wanted: BTreeMap<SourceName, Timestamp>,
+    /// When another body was last noted.
+    other_bodies: BTreeMap<SourceName, Timestamp>,
 }
 
 /// Refused requests that are not written yet.
@@ -108,15 +115,28 @@ impl<'a, T: Watch + ProviderKeys> Lookout<'a, T> {
     pub async fn want(&self, source: &SourceName, id: &str, now: Timestamp) {
         let is_due = {
             let mut kept = self.kept();
-            let is_due = is_due(kept.wanted.get(source), now);
-            if is_due {
-                kept.wanted.insert(source.clone(), now);
-            }
-            is_due
+            take_turn(&mut kept.wanted, source, now, BETWEEN_WRITES)
         };
         if is_due {
             let want = Want::Key(id.to_owned());
             self.write(source, "a key that is wanted", self.state.want(source, &want, now)).await;
+        }
+    }
+
+    /// Notes at the event's row that another body came under its id, unless one was noted at this source a moment ago.
+    pub async fn other_body(
+        &self,
+        source: &SourceName,
+        inbox: &impl Inbox,
+        key: &InboxKey,
+        other: &OtherBody,
+    ) {
+        let is_due = {
+            let mut kept = self.kept();
+            take_turn(&mut kept.other_bodies, source, other.at, BETWEEN_OTHER_BODIES)
+        };
+        if is_due {
+            self.write(source, "another body", inbox.note_other_body(key, other)).await;
         }
     }
 
@@ -141,8 +161,22 @@ impl<'a, T: Watch + ProviderKeys> Lookout<'a, T> {
     }
 }
 
-fn is_due(last: Option<&Timestamp>, now: Timestamp) -> bool {
-    last.is_none_or(|at| now.duration_since(*at).unsigned_abs() >= BETWEEN_WRITES)
+fn is_due(last: Option<&Timestamp>, now: Timestamp, between: Duration) -> bool {
+    last.is_none_or(|at| now.duration_since(*at).unsigned_abs() >= between)
+}
+
+/// Whether it is time again for a source, which then has had its turn.
+fn take_turn(
+    turns: &mut BTreeMap<SourceName, Timestamp>,
+    source: &SourceName,
+    now: Timestamp,
+    between: Duration,
+) -> bool {
+    let is_due = is_due(turns.get(source), now, between);
+    if is_due {
+        turns.insert(source.clone(), now);
+    }
+    is_due
 }
 
 impl Kept {
@@ -151,7 +185,8 @@ impl Kept {
         let last = self.accepted.get(&key);
         // Refusals that were written since say that the source fails, and nothing else would take that back.
         let written_at = self.refused.get(source).and_then(|collected| collected.written_at);
-        let is_due = is_due(last, report.at) || written_at.is_some_and(|at| last < Some(&at));
+        let is_due = is_due(last, report.at, BETWEEN_WRITES)
+            || written_at.is_some_and(|at| last < Some(&at));
         if is_due {
             self.accepted.insert(key, report.at);
         }
@@ -172,7 +207,7 @@ impl Kept {
         sample: impl FnOnce() -> Option<RejectSample>,
     ) -> Option<RejectReport> {
         let collected = self.refused.get_mut(source)?;
-        if !is_due(collected.written_at.as_ref(), now) {
+        if !is_due(collected.written_at.as_ref(), now, BETWEEN_WRITES) {
             return None;
         }
         let (at, last_reason) = collected.last.take()?;
