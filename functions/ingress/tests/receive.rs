@@ -377,7 +377,8 @@ async fn other_bodies_are_noted_once_a_second_for_each_source() {
 #[tokio::test]
 async fn failing_to_note_another_body_changes_neither_answer_nor_row() {
     for fault in [Fault::Throttled, Fault::Unavailable, Fault::Refused, Fault::Crash] {
-        let world = World { budget: Duration::from_millis(50), ..World::new() };
+        // What never answers takes all of it; what comes before must fit on a busy machine.
+        let world = World { budget: Duration::from_millis(500), ..World::new() };
         assert_eq!(world.answer(event("github"), 0).await, StatusCode::OK);
         let first = world.row();
         world.store.chaos.on("inbox.note_other_body", When::Before, fault);
