@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, http::StatusCode};
 use domain::{
     id::{EventId, InboxKey, TenantId},
-    inbox::{Noted, Row, Status},
+    inbox::{Noted, OtherBodies, Row, Status},
     message::InboundMessage,
     ports::{DueInbox as _, Inbox as _, Queue as _, Registry as _},
     source::Handler,
@@ -38,6 +38,8 @@ pub struct Story {
     results: Vec<domain::inbox::ChangeResult>,
     body_bytes: u64,
     body_sha256: String,
+    /// Other bodies that came under its id, if any was noted.
+    other_bodies: Option<OtherBodiesView>,
     key_id: Option<String>,
     /// The provider's id of the delivery, for its dashboard.
     delivery_id: Option<String>,
@@ -45,6 +47,24 @@ pub struct Story {
     parent: Option<String>,
     /// The outgoing events that followed from it.
     outgoing: Vec<OutgoingStory>,
+}
+
+/// That other bodies came under an event's id: how many were noted, and the one that was noted last.
+#[derive(Debug, Serialize)]
+struct OtherBodiesView {
+    count: u64,
+    sha256: String,
+    at: Timestamp,
+    length: u64,
+    meaning: &'static str,
+}
+
+impl OtherBodiesView {
+    fn of(noted: OtherBodies) -> Self {
+        let OtherBodies { count, last } = noted;
+        let meaning = "another body came under this id; the first one stands";
+        Self { count, sha256: last.sha256.to_string(), at: last.at, length: last.length, meaning }
+    }
 }
 
 /// Shows one event's whole story.
@@ -75,6 +95,7 @@ pub async fn story<P: Ports>(
         results: row.results,
         body_bytes: row.new.body.length,
         body_sha256: row.new.body.sha256.to_string(),
+        other_bodies: row.other_bodies.map(OtherBodiesView::of),
         key_id: row.new.key_id,
         delivery_id: row.new.delivery_id,
         parent: row.new.parent,

@@ -189,6 +189,10 @@ where
         let is_new = receipt.entry.accepted == Accepted::New;
         let report = AcceptReport { at: now, key_id: Some(receipt.key_id.clone()), is_new };
         self.lookout.accepted(&receipt.source, &report).await;
+        if let Some(other) = receipt.entry.other_body(now) {
+            let (inbox, key) = (self.door.inbox, &receipt.entry.key);
+            self.lookout.other_body(&receipt.source, inbox, key, &other).await;
+        }
     }
 
     /// What a refused request leaves behind: a count, now and then a sample, and the wish for a key.

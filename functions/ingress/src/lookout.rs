@@ -12,8 +12,9 @@ use std::{
 
 use domain::{
     body::Sha256Hash,
-    id::SourceName,
-    ports::{AcceptReport, PublishedKeys, RejectReport, RejectSample, Stored, Want, Watch},
+    id::{InboxKey, SourceName},
+    inbox::OtherBody,
+    ports::{AcceptReport, Inbox, PublishedKeys, RejectReport, RejectSample, Stored, Want, Watch},
 };
 use http::HeaderMap;
 use jiff::Timestamp;
@@ -23,6 +24,10 @@ use crate::{answer::Refused, gateway::Arrival};
 
 /// Least time between two writes about the same thing, from one sandbox.
 const BETWEEN_WRITES: Duration = Duration::from_secs(10);
+
+/// Least time between two notes of other bodies under known ids at one source, from one sandbox. Shorter, because each may
+/// be of another event; a flood of signed requests is not a write for each all the same, and the metric counts them all.
+const BETWEEN_OTHER_BODIES: Duration = Duration::from_secs(1);
 
 /// Headers of a refused request that an operator may see. None holds a signature, a token or a cookie.
 const SHOWN: [&str; 9] = [
@@ -57,6 +62,8 @@ struct Kept {
     wanted: BTreeMap<SourceName, Timestamp>,
     /// When a key that made a signature was last asked for again, whatever strangers want.
     renewed: BTreeMap<(SourceName, String), Timestamp>,
+    /// When another body was last noted.
+    other_bodies: BTreeMap<SourceName, Timestamp>,
 }
 
 /// Refused requests that are not written yet.
@@ -108,14 +115,15 @@ impl<'a, T: Watch + PublishedKeys> Lookout<'a, T> {
 
     /// Asks for a published key, unless one was asked for a moment ago: the provider's next try asks again.
     pub async fn want(&self, source: &SourceName, id: &str, now: Timestamp) {
-        if take_turn(&mut self.kept().wanted, source.clone(), now) {
+        if take_turn(&mut self.kept().wanted, source.clone(), now, BETWEEN_WRITES) {
             self.ask(source, id, now).await;
         }
     }
 
     /// The same, for a key that has just proved itself: a flood of keys that do not exist must not let it run out.
     pub async fn renew(&self, source: &SourceName, id: &str, now: Timestamp) {
-        if take_turn(&mut self.kept().renewed, (source.clone(), id.to_owned()), now) {
+        if take_turn(&mut self.kept().renewed, (source.clone(), id.to_owned()), now, BETWEEN_WRITES)
+        {
             self.ask(source, id, now).await;
         }
     }
@@ -123,6 +131,23 @@ impl<'a, T: Watch + PublishedKeys> Lookout<'a, T> {
     async fn ask(&self, source: &SourceName, id: &str, now: Timestamp) {
         let want = Want::Key(id.to_owned());
         self.write(source, "a key that is wanted", self.state.want(source, &want, now)).await;
+    }
+
+    /// Notes at the event's row that another body came under its id, unless one was noted at this source a moment ago.
+    pub async fn other_body(
+        &self,
+        source: &SourceName,
+        inbox: &impl Inbox,
+        key: &InboxKey,
+        other: &OtherBody,
+    ) {
+        let is_due = {
+            let mut kept = self.kept();
+            take_turn(&mut kept.other_bodies, source.clone(), other.at, BETWEEN_OTHER_BODIES)
+        };
+        if is_due {
+            self.write(source, "another body", inbox.note_other_body(key, other)).await;
+        }
     }
 
     /// The table itself, for what must be written before the answer.
@@ -146,13 +171,18 @@ impl<'a, T: Watch + PublishedKeys> Lookout<'a, T> {
     }
 }
 
-fn is_due(last: Option<&Timestamp>, now: Timestamp) -> bool {
-    last.is_none_or(|at| now.duration_since(*at).unsigned_abs() >= BETWEEN_WRITES)
+fn is_due(last: Option<&Timestamp>, now: Timestamp, between: Duration) -> bool {
+    last.is_none_or(|at| now.duration_since(*at).unsigned_abs() >= between)
 }
 
 /// Whether something is due, and if so, it was done now.
-fn take_turn<T: Ord>(last: &mut BTreeMap<T, Timestamp>, what: T, now: Timestamp) -> bool {
-    let is_due = is_due(last.get(&what), now);
+fn take_turn<T: Ord>(
+    last: &mut BTreeMap<T, Timestamp>,
+    what: T,
+    now: Timestamp,
+    between: Duration,
+) -> bool {
+    let is_due = is_due(last.get(&what), now, between);
     if is_due {
         last.insert(what, now);
     }
@@ -165,7 +195,8 @@ impl Kept {
         let last = self.accepted.get(&key);
         // Refusals that were written since say that the source fails, and nothing else would take that back.
         let written_at = self.refused.get(source).and_then(|collected| collected.written_at);
-        let is_due = is_due(last, report.at) || written_at.is_some_and(|at| last < Some(&at));
+        let is_due = is_due(last, report.at, BETWEEN_WRITES)
+            || written_at.is_some_and(|at| last < Some(&at));
         if is_due {
             self.accepted.insert(key, report.at);
         }
@@ -186,7 +217,7 @@ impl Kept {
         sample: impl FnOnce() -> Option<RejectSample>,
     ) -> Option<RejectReport> {
         let collected = self.refused.get_mut(source)?;
-        if !is_due(collected.written_at.as_ref(), now) {
+        if !is_due(collected.written_at.as_ref(), now, BETWEEN_WRITES) {
             return None;
         }
         let (at, last_reason) = collected.last.take()?;

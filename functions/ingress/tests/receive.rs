@@ -6,7 +6,11 @@ mod world;
 
 use std::time::Duration;
 
-use domain::{body::Sha256Hash, inbox::Status, source::SchemeChoice};
+use domain::{
+    body::Sha256Hash,
+    inbox::{OtherBodies, OtherBody, Row, Status},
+    source::SchemeChoice,
+};
 use http::StatusCode;
 use ingress::{Answer, MAX_BODY, gateway::Response};
 use serde_json::{Value, json};
@@ -312,19 +316,29 @@ async fn one_id_at_two_sources_is_two_events() {
     assert_eq!(world.rows().len(), 2);
 }
 
-/// ING-same-id-other-body
-#[tokio::test]
-async fn another_body_under_one_id_is_answered_yes_and_counted() {
-    let world = World::new();
-    let ingress = world.ingress();
-    ingress.receive(&arrival(event("github")), "1".to_owned(), at(0)).await;
-    // B_bad, with its own valid signature and the same id.
+/// `B_bad`, with its own valid signature and the same id.
+fn other_body() -> Value {
     let other = with(event("github"), "/body", "eyJ0eXBlIjoiZmlsZS5hZGRlZCIsImRhdGEiOiL//gCAIn0=");
     let other = with(other, "/isBase64Encoded", true);
     let signature = "sha256=d23571cee7dee110e9007fc9286fdd3c177e98c8acd62028b0aeb678ef48e307";
-    let other = with_header(other, "x-hub-signature-256", Some(signature));
-    assert_eq!(ingress.receive(&arrival(other), "2".to_owned(), at(1)).await, Answer::Accepted);
-    assert_eq!(world.body(&world.row()).await, B_ASCII);
+    with_header(other, "x-hub-signature-256", Some(signature))
+}
+
+/// ING-same-id-other-body
+#[tokio::test]
+async fn another_body_under_one_id_is_answered_yes_counted_and_noted() {
+    let world = World::new();
+    let ingress = world.ingress();
+    ingress.receive(&arrival(event("github")), "1".to_owned(), at(0)).await;
+    let (first, other) = (world.row(), arrival(other_body()));
+    assert_eq!(first.other_bodies, None);
+    assert_eq!(ingress.receive(&other, "2".to_owned(), at(1)).await, Answer::Accepted);
+    let row = world.row();
+    assert_eq!(world.body(&row).await, B_ASCII);
+    let body = other.body.unwrap();
+    let last = OtherBody { sha256: Sha256Hash::of(&body), length: body.len() as u64, at: at(1) };
+    assert_eq!(row.other_bodies, Some(OtherBodies { count: 1, last }));
+    assert_eq!(Row { other_bodies: None, ..row }, first);
     assert_eq!(
         counted(&ingress.metrics),
         [
@@ -334,6 +348,54 @@ async fn another_body_under_one_id_is_answered_yes_and_counted() {
         ]
         .map(|(name, source, count)| (name.to_owned(), source.to_owned(), count))
     );
+}
+
+/// ING-same-id-other-body: the same body again is no conflict.
+#[tokio::test]
+async fn a_plain_duplicate_notes_nothing() {
+    let world = World::new();
+    for second in [0, 5] {
+        assert_eq!(world.answer(event("github"), second).await, StatusCode::OK);
+    }
+    assert_eq!((world.calls("inbox.note_other_body"), world.row().other_bodies), (0, None));
+}
+
+/// ING-same-id-other-body: a flood of signed requests is counted, and is not a write for each.
+#[tokio::test]
+async fn other_bodies_are_noted_once_a_second_for_each_source() {
+    let world = World::new();
+    world.add("other", SchemeChoice::Preset("github".to_owned()), "field-secret-1");
+    let ingress = world.ingress();
+    let elsewhere = |event| with(event, "/pathParameters/source", "other");
+    for first in [event("github"), elsewhere(event("github"))] {
+        ingress.receive(&arrival(first), "first".to_owned(), at(0)).await;
+    }
+    for n in 0..30 {
+        let (token, now) = (format!("other{n}"), at(n / 10));
+        assert_eq!(ingress.receive(&arrival(other_body()), token, now).await, Answer::Accepted);
+    }
+    assert_eq!(world.calls("inbox.note_other_body"), 3);
+    let last = arrival(elsewhere(other_body()));
+    assert_eq!(ingress.receive(&last, "last".to_owned(), at(2)).await, Answer::Accepted);
+    let counts = world.rows().into_iter().map(|row| row.other_bodies.map(|noted| noted.count));
+    assert_eq!(counts.collect::<Vec<_>>(), [Some(3), Some(1)]);
+    let counted = counted(&ingress.metrics);
+    let all = ("webhooks_conflicting_total".to_owned(), "github".to_owned(), 30.0);
+    assert!(counted.contains(&all), "{counted:?}");
+}
+
+/// ING-same-id-other-body
+#[tokio::test]
+async fn failing_to_note_another_body_changes_neither_answer_nor_row() {
+    for fault in [Fault::Throttled, Fault::Unavailable, Fault::Refused, Fault::Crash] {
+        // What never answers takes all of it; what comes before must fit on a busy machine.
+        let world = World { budget: Duration::from_millis(500), ..World::new() };
+        assert_eq!(world.answer(event("github"), 0).await, StatusCode::OK);
+        let first = world.row();
+        world.store.chaos.on("inbox.note_other_body", When::Before, fault);
+        assert_eq!(world.answer(other_body(), 1).await, StatusCode::OK, "{fault:?}");
+        assert_eq!((world.row(), world.calls("inbox.note_other_body")), (first, 1), "{fault:?}");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    body::StoredBody,
+    body::{Sha256Hash, StoredBody},
     event::{ObjectRef, Origin, Version},
     id::InboxKey,
     retry::Backoff,
@@ -123,6 +123,28 @@ pub struct Row {
     pub armed_at: Timestamp,
     /// Of a request with many events: so many, the first ones, are known in this cycle to have rows of their own.
     pub split: u32,
+    /// Other bodies that came under its id, if any was noted. Its own is the first and stays, in every cycle.
+    pub other_bodies: Option<OtherBodies>,
+}
+
+/// Another body that came, verified, under the id of a row. Its bytes are not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherBody {
+    /// Its hash.
+    pub sha256: Sha256Hash,
+    /// Its length in bytes.
+    pub length: u64,
+    /// When it came.
+    pub at: Timestamp,
+}
+
+/// The other bodies that were noted of one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherBodies {
+    /// How many notes there are. More may have come: who notes them may leave some out, and a note may fail.
+    pub count: u64,
+    /// The one that was noted last.
+    pub last: OtherBody,
 }
 
 impl Row {
@@ -420,6 +442,7 @@ mod tests {
             results: Vec::new(),
             armed_at: at(0),
             split: 0,
+            other_bodies: None,
         }
     }
 

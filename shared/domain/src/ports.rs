@@ -18,7 +18,7 @@ use crate::{
     endpoint::{Endpoint, Health},
     event::{Object, ObjectRef, Origin},
     id::{EndpointId, EventId, InboxKey, SourceName, TenantId},
-    inbox::{Accepted, ChangeResult, Claim, Failure, NewRow, Noted, Row, Status},
+    inbox::{Accepted, ChangeResult, Claim, Failure, NewRow, Noted, OtherBody, Row, Status},
     lane::{Breaker, Hold, LaneId, Pointer, Release, Take},
     message::Message,
     outbox::{OutboxEvent, OutboxRow, Relayed},
@@ -104,6 +104,14 @@ pub trait Inbox: Sync {
         key: &InboxKey,
         due_at: Timestamp,
         now: Timestamp,
+    ) -> impl Future<Output = Stored<Noted>> + Send;
+
+    /// Notes that another body came under a row's id: counts it, and keeps what the latest was. Works in every state, and
+    /// changes nothing else of the row, its expiry included. [`Noted::Moved`]: there is no row.
+    fn note_other_body(
+        &self,
+        key: &InboxKey,
+        other: &OtherBody,
     ) -> impl Future<Output = Stored<Noted>> + Send;
 
     /// Notes a failed (or about to be tried) attempt: its count, its error, when the sweeper looks.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use domain::{
     id::InboxKey,
-    inbox::{Accepted, Claim, Failure, NewRow, Noted, Row, Status},
+    inbox::{Accepted, Claim, Failure, NewRow, Noted, OtherBody, Row, Status},
     ports::{AttemptNote, Finish, Inbox, Stored},
 };
 use jiff::Timestamp;
@@ -170,6 +170,10 @@ impl Inbox for InboxTable {
             self.armed(key, due_at, now).when("attribute_exists(#pk) AND #status <> :status", []);
         let may = |old: &Item| Ok(Reader(old).word::<Status>("status")? != Status::Pending);
         self.keep(key, change, may).await
+    }
+
+    async fn note_other_body(&self, key: &InboxKey, other: &OtherBody) -> Stored<Noted> {
+        Ok(self.table().update(keys::event(key), &event::other_body(other)).await?.noted())
     }
 
     async fn note(&self, claim: &Claim, note: &AttemptNote) -> Stored<Noted> {

@@ -9,7 +9,7 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::{ObjectRef, Origin, Version},
     id::{InboxKey, MAX_PROVIDER_ID},
-    inbox::{Accepted, NewRow, Noted, Status},
+    inbox::{Accepted, NewRow, Noted, OtherBody, Status},
     message::InboundMessage,
     ports::{Bodies, Inbox, Queue, StoreError, Stored, may_rearm},
 };
@@ -44,10 +44,22 @@ pub struct Entry {
     pub origin: Origin,
     /// Whether it was there before.
     pub accepted: Accepted,
+    /// The hash of the body that came this time.
+    pub sha256: Sha256Hash,
+    /// Its length in bytes.
+    pub length: u64,
     /// Whether it had been parked, and is pending again.
     pub rearmed: bool,
     /// Whether the worker was told.
     pub enqueued: Enqueued,
+}
+
+impl Entry {
+    /// What is to be noted of the body that came this time, at `now`, if another one stands under its id.
+    pub fn other_body(&self, now: Timestamp) -> Option<OtherBody> {
+        let is_other = matches!(self.accepted, Accepted::Duplicate { same_body: false, .. });
+        is_other.then_some(OtherBody { sha256: self.sha256, length: self.length, at: now })
+    }
 }
 
 /// Whether the worker was told of an event.
@@ -149,6 +161,8 @@ impl<I: Inbox, Q: Queue<InboundMessage>, B: Bodies> Door<'_, I, Q, B> {
             event_type: row.event_type,
             origin: row.origin,
             accepted,
+            sha256: row.body.sha256,
+            length: row.body.length,
             rearmed,
             enqueued: if is_owed { Enqueued::NotYet } else { Enqueued::NotNeeded },
         })

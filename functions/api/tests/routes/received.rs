@@ -4,7 +4,7 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::Origin,
     id::{EventId, InboxKey},
-    inbox::{Applied, ChangeResult, Claim, Failure, NewRow, Status},
+    inbox::{Applied, ChangeResult, Claim, Failure, NewRow, Noted, OtherBody, Status},
     outbox::{OutboxEvent, Payload},
     ports::{Finish, Inbox as _, Outbox as _},
 };
@@ -49,7 +49,7 @@ impl Deployment {
         let results = vec![ChangeResult { what: what.to_owned(), result: Applied::Applied }];
         let status = Status::Processed;
         let finish = Finish { status, results, reason: None, now: at(-9), expires_at: at(9) };
-        assert_eq!(self.0.inbox.finish(&claim, &finish).await.unwrap(), domain::inbox::Noted::Yes);
+        assert_eq!(self.0.inbox.finish(&claim, &finish).await.unwrap(), Noted::Yes);
     }
 
     async fn park(&self, event: &str, seconds: i64) {
@@ -101,6 +101,29 @@ async fn a_story_tells_what_came_of_an_event() {
     let outgoing = &story["outgoing"][0];
     assert_eq!((&outgoing["id"], &outgoing["type"]), (&json!(id), &json!("invoice.paid")));
     assert_eq!((&outgoing["relayed_at"], &outgoing["unmatched"]), (&Value::Null, &json!(false)));
+}
+
+/// ING-same-id-other-body: both hashes are there to compare.
+#[tokio::test]
+async fn a_story_tells_of_another_body_under_its_id() {
+    let postern = Deployment::new();
+    postern.receive("evt_1").await;
+    let path = "/v1/sources/stripe/events/evt_1";
+    assert_eq!(postern.get(path).await.good(200)["other_bodies"], Value::Null);
+    for (body, seconds) in [(&b"[1]"[..], -5), (b"[1,2]", -3)] {
+        let length = body.len() as u64;
+        let other = OtherBody { sha256: Sha256Hash::of(body), length, at: at(seconds) };
+        let noted = postern.0.inbox.note_other_body(&key("evt_1"), &other).await.unwrap();
+        assert_eq!(noted, Noted::Yes);
+    }
+    let story = postern.get(path).await.good(200);
+    assert_eq!(story["body_sha256"], json!(Sha256Hash::of(b"{}")));
+    let expected = json!({
+        "count": 2, "sha256": Sha256Hash::of(b"[1,2]"), "at": at(-3), "length": 5,
+        "meaning": "another body came under this id; the first one stands",
+    });
+    assert_eq!(story["other_bodies"], expected);
+    assert_eq!(story["status"], "pending");
 }
 
 #[tokio::test]

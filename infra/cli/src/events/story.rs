@@ -20,6 +20,15 @@ pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
     if let Some(delivery) = at(story, "/delivery_id") {
         line(out, "", None, &format!("the provider's delivery: {}", printable(delivery)))?;
     }
+    if let Some(other) = story.get("other_bodies").filter(|other| other.is_object()) {
+        let (count, bytes) = (text(other, "count"), text(other, "length"));
+        let words =
+            format!("{}; noted: {count}; the last one, {bytes} bytes", text(other, "meaning"));
+        line(out, "", at(other, "/at"), &words)?;
+        let (first, last) = (text(story, "body_sha256"), text(other, "sha256"));
+        line(out, "", None, &format!("sha256 of the first: {first}"))?;
+        line(out, "", None, &format!("sha256 of the last:  {last}"))?;
+    }
     let cycle = story.get("cycle").and_then(Value::as_u64).unwrap_or_default();
     if cycle > 0 {
         line(out, "", None, &format!("times it was armed again: {cycle}"))?;
@@ -166,6 +175,26 @@ mod tests {
                                       times it was armed again: 1
                                       failed attempts: 12; the last one: no such\u{1b}invoice
             2026-09-21T15:13:20.000Z  parked; mend the cause, then `postern events replay` it
+        ");
+    }
+
+    /// ING-same-id-other-body
+    #[test]
+    fn a_story_with_another_body_under_its_id_shows_both_hashes() {
+        let story = json!({
+            "source": "s", "event_id": "evt_1", "event_type": "x", "status": "processed", "origin": "webhook",
+            "received_at": "2026-09-21T14:13:20Z", "body_bytes": 58, "body_sha256": "aa11", "results": [], "outgoing": [],
+            "other_bodies": {
+                "count": 2, "sha256": "bb22", "at": "2026-09-21T14:20:00Z", "length": 61,
+                "meaning": "another body came under this id; the first one stands",
+            },
+        });
+        insta::assert_snapshot!(told(&story), @r"
+        evt_1 of s (x) is processed
+            2026-09-21T14:13:20.000Z  received by webhook, 58 bytes
+            2026-09-21T14:20:00.000Z  another body came under this id; the first one stands; noted: 2; the last one, 61 bytes
+                                      sha256 of the first: aa11
+                                      sha256 of the last:  bb22
         ");
     }
 

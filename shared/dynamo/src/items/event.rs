@@ -7,11 +7,12 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::ObjectRef,
     id::InboxKey,
-    inbox::{Failure, NewRow, Row, Status},
+    inbox::{Failure, NewRow, OtherBodies, OtherBody, Row, Status},
     ports::Stored,
 };
 
 use crate::{
+    expression::Expression,
     item::{Item, Reader, Writer, b, ms, n, s, word},
     items::version,
     keys,
@@ -65,6 +66,17 @@ pub(crate) const BESIDE: &str = "beside";
 /// `place` of a body in the bucket. A row with its body in itself has no `place`.
 pub(crate) const BUCKET: &str = "bucket";
 
+/// That another body came under the row's id. One update, so that two at once are two; nothing that another write's
+/// condition looks at.
+pub(crate) fn other_body(other: &OtherBody) -> Expression {
+    Expression::new()
+        .set("other_sha256", b(other.sha256.0))
+        .set("other_length", n(other.length))
+        .set("other_at", ms(other.at))
+        .count_up("other_bodies")
+        .when("attribute_exists(#pk)", [])
+}
+
 pub(crate) fn read(item: &Item) -> Stored<Row> {
     let item = Reader(item);
     let new = read_new(item)?;
@@ -84,8 +96,18 @@ pub(crate) fn read(item: &Item) -> Stored<Row> {
         results: item.some("results", Reader::json)?.unwrap_or_default(),
         armed_at: item.some("armed_at", Reader::time)?.unwrap_or(new.received_at),
         split: item.some("split", Reader::number)?.unwrap_or_default(),
+        other_bodies: item.some("other_bodies", other_bodies)?,
         new,
     })
+}
+
+fn other_bodies(item: Reader<'_>, name: &str) -> Stored<OtherBodies> {
+    let last = OtherBody {
+        sha256: hash(item, "other_sha256")?,
+        length: item.number("other_length")?,
+        at: item.time("other_at")?,
+    };
+    Ok(OtherBodies { count: item.number(name)?, last })
 }
 
 fn read_new(item: Reader<'_>) -> Stored<NewRow> {
@@ -132,7 +154,11 @@ pub(crate) fn key(item: Reader<'_>) -> Stored<InboxKey> {
 
 /// The hash of a row's body.
 pub(crate) fn sha256(item: Reader<'_>) -> Stored<Sha256Hash> {
-    let bytes = item.bytes("sha256")?.try_into().map_err(|_| item.bad("sha256"))?;
+    hash(item, "sha256")
+}
+
+fn hash(item: Reader<'_>, name: &str) -> Stored<Sha256Hash> {
+    let bytes = item.bytes(name)?.try_into().map_err(|_| item.bad(name))?;
     Ok(Sha256Hash(bytes))
 }
 
@@ -208,6 +234,32 @@ pub(crate) mod tests {
             show(&write(&a_row(Place::Inline(vec![1, 2, 3])), 8, true))
         );
         insta::assert_snapshot!("beside", show(&write(&a_row(Place::Beside), 8, false)));
+    }
+
+    /// ING-same-id-other-body
+    #[test]
+    fn another_body_is_one_update_of_attributes_that_nothing_else_writes() {
+        let at = Timestamp::from_millisecond(1_790_000_007_125).unwrap();
+        let last = OtherBody { sha256: Sha256Hash([0xcd; 32]), length: 4097, at };
+        let update = other_body(&last);
+        assert_eq!(
+            update.update().unwrap(),
+            "SET #other_sha256 = :other_sha256, #other_length = :other_length, #other_at = :other_at \
+             ADD #other_bodies :one"
+        );
+        assert_eq!(update.condition().unwrap(), "(attribute_exists(#pk))");
+
+        let mut item = write(&a_row(Place::Beside), 8, true);
+        let without = read(&item).unwrap();
+        assert_eq!(without.other_bodies, None);
+        for (name, value) in update.values().unwrap() {
+            let name = if name == ":one" { "other_bodies" } else { name.trim_start_matches(':') };
+            assert!(item.insert(name.to_owned(), value).is_none(), "{name} is the row's own");
+        }
+        let other_bodies = Some(OtherBodies { count: 1, last });
+        assert_eq!(read(&item).unwrap(), Row { other_bodies, ..without });
+        item.insert("other_sha256".to_owned(), b([1, 2]));
+        assert!(read(&item).unwrap_err().to_string().ends_with("attribute `other_sha256`"));
     }
 
     /// INB-ttl-not-enforced

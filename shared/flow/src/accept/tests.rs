@@ -302,9 +302,14 @@ fn a_duplicate_is_sent_again_unless_nothing_is_owed() {
 #[test]
 fn another_body_under_the_same_id_is_seen_and_the_first_one_stays() {
     let world = World::new();
-    world.sends("msg_1", BODY, at(0)).unwrap().unwrap();
-    let entry = world.sends("msg_1", &noise(2000), at(1)).unwrap().unwrap();
+    let other = noise(2000);
+    let first = world.sends("msg_1", BODY, at(0)).unwrap().unwrap();
+    let again = world.sends("msg_1", BODY, at(1)).unwrap().unwrap();
+    assert_eq!((first.other_body(at(1)), again.other_body(at(1))), (None, None));
+    let entry = world.sends("msg_1", &other, at(1)).unwrap().unwrap();
     assert_eq!(entry.accepted, Accepted::Duplicate { status: Status::Pending, same_body: false });
+    let noted = OtherBody { sha256: Sha256Hash::of(&other), length: 2000, at: at(1) };
+    assert_eq!(entry.other_body(at(1)), Some(noted));
     assert_eq!(world.row().new.body.sha256, Sha256Hash::of(BODY));
 }
 

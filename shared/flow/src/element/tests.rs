@@ -373,6 +373,8 @@ fn of_messages_that_are_sent_at_once_each_has_its_own_fate() {
         event_type: None,
         origin: Origin::Webhook,
         accepted: Accepted::New,
+        sha256: row.new.body.sha256,
+        length: row.new.body.length,
         rearmed: false,
         enqueued,
     };

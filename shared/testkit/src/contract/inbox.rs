@@ -3,8 +3,8 @@
 use domain::{
     body::{Place, Sha256Hash},
     event::Origin,
-    inbox::{Accepted, ChangeResult, NewRow, Noted, Status},
-    ports::{AttemptNote, Finish, Inbox as _},
+    inbox::{Accepted, ChangeResult, NewRow, Noted, OtherBodies, OtherBody, Row, Status},
+    ports::{AttemptNote, Finish, Inbox as _, StoreError},
 };
 use futures_util::future::join_all;
 
@@ -31,6 +31,8 @@ pub async fn inbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         only_a_row_that_has_been_at_rest_for_long_enough_is_revived,
         a_noted_attempt_is_counted_and_moves_the_due_time,
         an_attempt_about_to_be_tried_keeps_the_last_error,
+        other_bodies_are_counted_and_the_latest_is_kept_beside_an_unchanged_row,
+        another_body_keeps_no_row_from_its_end_and_none_beyond_its_time,
         how_far_a_request_was_split_is_known_until_it_is_armed_again,
         a_parked_row_waits_with_its_reason,
         a_finished_row_keeps_its_results,
@@ -306,6 +308,65 @@ async fn how_far_a_request_was_split_is_known_until_it_is_armed_again(on: &impl 
     assert_eq!(read(on, "evt_1").await?.split, 250);
     assert_eq!(on.inbox().rearm(&new.key, at(400), at(320)).await?, Noted::Yes);
     assert_eq!(read(on, "evt_1").await?.split, 0);
+    Ok(())
+}
+
+fn other_body(body: &[u8], seconds: i64) -> OtherBody {
+    OtherBody { sha256: Sha256Hash::of(body), length: body.len() as u64, at: at(seconds) }
+}
+
+/// Notes another body, and gives the row, which is otherwise as before.
+async fn other_body_noted(
+    on: &impl Tables,
+    event: &str,
+    last: OtherBody,
+    count: u64,
+) -> Result<Row, StoreError> {
+    let before = read(on, event).await?;
+    assert_eq!(on.inbox().note_other_body(&before.new.key, &last).await?, Noted::Yes);
+    let row = read(on, event).await?;
+    assert_eq!(row.other_bodies, Some(OtherBodies { count, last }));
+    assert_eq!(Row { other_bodies: before.other_bodies, ..row.clone() }, before);
+    Ok(row)
+}
+
+/// ING-same-id-other-body
+async fn other_bodies_are_counted_and_the_latest_is_kept_beside_an_unchanged_row(
+    on: &impl Tables,
+) -> Kept {
+    let inbox = on.inbox();
+    let absent = key("stripe", "evt_0");
+    assert_eq!(inbox.note_other_body(&absent, &other_body(b"b", 1)).await?, Noted::Moved);
+    assert!(inbox.read(&absent).await?.is_none());
+
+    accepted(on, "evt_1").await?;
+    assert_eq!(read(on, "evt_1").await?.other_bodies, None);
+    other_body_noted(on, "evt_1", other_body(b"second", 3), 1).await?;
+    other_body_noted(on, "evt_1", other_body(b"third one", 4), 2).await?;
+    // Counted each time it comes.
+    other_body_noted(on, "evt_1", other_body(b"second", 5), 3).await?;
+    // Not another event's.
+    accepted(on, "evt_2").await?;
+    assert_eq!(read(on, "evt_2").await?.other_bodies, None);
+    Ok(())
+}
+
+/// ING-same-id-other-body: whatever state the row is in, and whatever becomes of it afterwards.
+async fn another_body_keeps_no_row_from_its_end_and_none_beyond_its_time(on: &impl Tables) -> Kept {
+    let (inbox, new) = (on.inbox(), accepted(on, "evt_1").await?);
+    other_body_noted(on, "evt_1", other_body(b"a", 1), 1).await?;
+    assert_eq!(inbox.park(&claim("evt_1", 0), 12, &failure(), at(5)).await?, Noted::Yes);
+    other_body_noted(on, "evt_1", other_body(b"b", 6), 2).await?;
+    assert_eq!(inbox.rearm(&new.key, at(9), at(8)).await?, Noted::Yes);
+    assert_eq!(inbox.finish(&claim("evt_1", 1), &processed(at(10))).await?, Noted::Yes);
+    let row = other_body_noted(on, "evt_1", other_body(b"c", 34 * DAY), 3).await?;
+    assert_eq!(row.status, Status::Processed);
+    // The row goes when it would have gone, and what takes its place knows nothing of it.
+    let late = 36 * DAY;
+    let again = NewRow { received_at: at(late), due_at: at(late + 120), ..row.new };
+    let again = NewRow { token: "again".to_owned(), ..again };
+    assert_eq!(inbox.accept(&again).await?, Accepted::New);
+    assert_eq!(read(on, "evt_1").await?.other_bodies, None);
     Ok(())
 }
 

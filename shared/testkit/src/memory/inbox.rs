@@ -2,7 +2,7 @@
 
 use domain::{
     id::{InboxKey, shard_of},
-    inbox::{Accepted, Claim, Failure, NewRow, Noted, Row, Status},
+    inbox::{Accepted, Claim, Failure, NewRow, Noted, OtherBodies, OtherBody, Row, Status},
     ports::{AttemptNote, Backlog, DueInbox, Finish, Inbox, Stored},
 };
 use jiff::Timestamp;
@@ -24,6 +24,7 @@ fn fresh(new: &NewRow) -> Row {
         results: Vec::new(),
         armed_at: new.received_at,
         split: 0,
+        other_bodies: None,
     }
 }
 
@@ -136,6 +137,16 @@ impl Inbox for Store {
                 Noted::Yes
             }
             _ => Noted::Moved,
+        })
+        .await
+    }
+
+    async fn note_other_body(&self, key: &InboxKey, other: &OtherBody) -> Stored<Noted> {
+        self.call("inbox.note_other_body", |tables| {
+            let Some(item) = tables.inbox.get_mut(key) else { return Noted::Moved };
+            let before = item.row.other_bodies.map_or(0, |noted| noted.count);
+            item.row.other_bodies = Some(OtherBodies { count: before + 1, last: *other });
+            Noted::Yes
         })
         .await
     }
