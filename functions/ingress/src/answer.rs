@@ -79,7 +79,7 @@ pub enum Refused {
     /// The signature does not prove who sent it.
     #[error("the request is not trusted: {}", .0.reason())]
     Untrusted(Rejected),
-    /// The provider's key that the request names is not there yet.
+    /// The provider's key that the request names is not there yet, or the secret that a handshake is to bring.
     #[error("the provider's key is not there yet: {}", .0.reason())]
     KeyUnknown(Rejected),
     /// A handshake brought a secret that nobody waits for, or another one brings one at this moment.
