@@ -79,8 +79,9 @@ pub enum Refused {
     /// The signature does not prove who sent it.
     #[error("the request is not trusted: {}", .0.reason())]
     Untrusted(Rejected),
-    /// The published key that the request names has not been fetched yet.
-    #[error("a published key has not been fetched yet: {}", .0.reason())]
+    /// The published key that the request names has not been fetched yet, or the secret that a handshake is to bring is on
+    /// its way.
+    #[error("a key is not there yet: {}", .0.reason())]
     KeyUnknown(Rejected),
     /// A handshake brought a secret that nobody waits for, or another one brings one at this moment.
     #[error("the source does not wait for a secret, or another handshake brings one now")]

@@ -33,7 +33,7 @@ use flow::{
 };
 use jiff::Timestamp;
 use runtime::telemetry::Metrics;
-use signing::{Rejected, Request, Verified};
+use signing::{Reason, Rejected, Request, Verified};
 use tokio::time::{Instant, timeout_at};
 
 pub use crate::{
@@ -140,11 +140,14 @@ where
         }
         // I3
         let (feed, verdict) = self.judge(feed, arrival, now).await;
-        let verified = verdict.map_err(|rejected| match rejected.wanted_key() {
-            // Not the sender's fault, and the sweeper will have fetched it when the provider tries again.
-            Some(_) => Refused::KeyUnknown(rejected),
-            None => Refused::Untrusted(rejected),
-        })?;
+        let verified =
+            verdict.map_err(|rejected| match (rejected.wanted_key(), rejected.reason()) {
+                // Not the sender's fault, and the sweeper will have fetched it when the provider tries again.
+                (Some(_), _) => Refused::KeyUnknown(rejected),
+                // Another sandbox may have learned it a moment ago, and events follow at once.
+                (None, Reason::NoKeys) if feed.waits(now) => Refused::KeyUnknown(rejected),
+                _ => Refused::Untrusted(rejected),
+            })?;
         // I4 to I7
         let key_id = verified.key().as_str().to_owned();
         let incoming = Incoming::verified(&feed.source, verified, &arrival.headers).under(

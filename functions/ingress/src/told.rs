@@ -70,7 +70,7 @@ where
         match (refused.answer(), refused) {
             (_, Refused::KeyUnknown(_)) => {
                 self.metrics.count("webhooks_key_unknown_total", source, 1);
-                step.warn("asked to come again: the published key is being fetched", Some(refused));
+                step.warn("asked to come again: a key is not there yet", Some(refused));
             }
             (Answer::Untrusted, Refused::Untrusted(rejected)) => {
                 self.metrics.count("webhooks_signature_failed_total", source, 1);

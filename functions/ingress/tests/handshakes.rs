@@ -152,7 +152,7 @@ async fn a_secret_is_learned_once_and_then_verifies() {
     let scheme = Scheme::preset("asana").unwrap();
     let event = |second| signed("asana", &scheme, HOOK_SECRET, r#"{"events":[]}"#, second);
     // The other sandbox knows the source from before.
-    assert_eq!(receive(1, event(0), 0).await, Answer::Untrusted);
+    assert_eq!(receive(1, event(0), 0).await, Answer::Unavailable);
 
     let Answer::Said(reply) = receive(0, hook(HOOK_SECRET), 1).await else { unreachable!() };
     assert_eq!(reply.status, 200);
@@ -167,6 +167,7 @@ async fn a_secret_is_learned_once_and_then_verifies() {
     }
     assert_eq!(secrets(&world).await.len(), 1);
     assert_eq!(receive(0, event(3), 3).await, Answer::Accepted);
+    assert_eq!(receive(1, event(3), 3).await, Answer::Unavailable, "no refusal: it comes again");
     assert_eq!(receive(1, event(7), 7).await, Answer::Accepted, "looked again after 5 s");
 }
 

@@ -156,6 +156,13 @@ fn the_secret_stands_in_a_plain_hash_and_nowhere_else() {
         over(json!({ "signed": null, "body_unsigned": true })),
         "signed: is empty, so the signature would cover nothing",
     );
+    for fixed in ["x", "{config:a}", "v1:{config:a}"] {
+        check(
+            over(json!({ "signed": fixed, "body_unsigned": true })),
+            "signed: is the same for every request",
+        );
+    }
+    check(over(json!({ "signed": "{body}.{body}" })), "signed: has {body} more than once");
     check(
         over(json!({ "identity": { "id": "{secret}" } })),
         "identity.id: has a part that makes no sense here",

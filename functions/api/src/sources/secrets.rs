@@ -178,9 +178,17 @@ pub async fn remove<P: Ports>(
     let verifies = |secret: &SourceSecret| {
         is_active(secret) && !proof.as_ref().is_some_and(|proof| proof.is_of_handshakes(&secret.id))
     };
-    let others = there.iter().filter(|other| other.id != id && verifies(other)).count();
+    let others = || there.iter().filter(|other| other.id != id && verifies(other));
     let needs_none = proof.as_ref().is_some_and(Proof::is_published);
-    if verifies(secret) && others == 0 && !force && !needs_none {
+    let is_kept = verifies(secret) && !force && !needs_none;
+    // Whoever takes back a rotation would be left with what the rotation has put an end to.
+    let lasts = |secret: &SourceSecret| secret.expires_at.is_none();
+    if is_kept && lasts(secret) && others().next().is_some() && !others().any(lasts) {
+        let detail = "The other secrets end soon, and after that every request of the source would be refused. Add the \
+                      one that is to stay first, under a new id if it is one of them; or say `?force=true`.";
+        return Err(Problem::conflict("last-secret", detail));
+    }
+    if is_kept && others().next().is_none() {
         let detail = "This is the last secret that is accepted: without it, every request of the source is refused. \
                       Add the new one first; or say `?force=true` if that is what you want.";
         return Err(Problem::conflict("last-secret", detail));

@@ -158,6 +158,20 @@ async fn a_secret_that_cannot_work_is_refused_with_what_is_wrong_and_without_any
     assert_eq!(ends(&postern).await.len(), 1);
 }
 
+/// Taking back a rotation leaves the old secret, which the rotation has put an end to.
+#[tokio::test]
+async fn a_secret_is_not_removed_while_all_others_end() {
+    let postern = with_source().await;
+    let path = "/v1/sources/stripe/secrets";
+    postern.post(path, &json!({"id": "2", "secret": SECOND})).await.good(201);
+    let detail = postern.delete(&format!("{path}/2")).await.problem(409, "last-secret");
+    assert!(detail.contains("under a new id"), "{detail}");
+    postern.post(path, &json!({"id": "3", "secret": SECRET})).await.good(201);
+    postern.delete(&format!("{path}/2")).await.good(200);
+    postern.delete(&format!("{path}/2026")).await.good(200);
+    postern.delete(&format!("{path}/3")).await.problem(409, "last-secret");
+}
+
 #[tokio::test]
 async fn the_last_secret_is_not_removed_by_mistake() {
     let postern = with_source().await;

@@ -257,7 +257,8 @@ impl tracing::Subscriber for Complaints {
 fn a_credential_beside_published_keys_is_no_key_and_nothing_to_complain_of() {
     let check = |preset: &str, text: &str, keys: usize, complaints: usize| {
         let scheme = SchemeChoice::Preset(preset.to_owned());
-        let source = Source::new(name("hub"), scheme, Handler::Mirror { emit_to: None }, at(0));
+        let mut source = Source::new(name("hub"), scheme, Handler::Mirror { emit_to: None }, at(0));
+        source.config.insert("webhook_id".to_owned(), "WH-1".to_owned());
         let counted = Complaints::default();
         let feed = tracing::subscriber::with_default(counted.clone(), || {
             Feed::new(source, &[secret("k1", text, None)]).unwrap()

@@ -29,7 +29,7 @@ pub enum Secrets {
     Add {
         /// The source's name
         name: String,
-        /// Names the secret, for people; default: today's date
+        /// Names the secret; `postern schemes NAME` says where a name has a meaning; default: today's date
         #[arg(long, value_name = "ID")]
         id: Option<String>,
         #[command(flatten)]

@@ -144,6 +144,17 @@ fn content(reader: &mut Reader<'_>, whole: &Whole, algorithm: Algorithm) {
             "is empty, so the signature would cover nothing; say what it covers",
         );
     }
+    let is_fixed = |part: &Part| matches!(part, Part::Literal(_) | Part::Config(_) | Part::Secret);
+    let parts = whole.signed.parts();
+    if !parts.is_empty() && parts.iter().all(is_fixed) {
+        reader.problem(
+            "signed",
+            "is the same for every request, so its signature is a token that anybody can repeat; use `token`, which says so",
+        );
+    }
+    if parts.iter().filter(|part| **part == Part::Body).count() > 1 {
+        reader.problem("signed", "has {body} more than once, and each costs time; keep one");
+    }
     match (algorithm == Algorithm::Sha256, whole.signs(&Part::Secret)) {
         (true, false) => {
             reader.problem("signed", "must contain {secret}, or anybody could compute the hash");
