@@ -1,6 +1,6 @@
 //! Sources: added, listed, shown, changed, and the requests that were refused in their names.
 //!
-//! Reading order: the routes here; [`wanted`] reads what callers want; [`proof`] knows schemes; [`secrets`] has the routes
+//! Reading order: the routes here; [`wanted`] reads what callers want; `proof` knows schemes; [`secrets`] has the routes
 //! of secrets; [`view`] shows sources without them.
 
 mod proof;
