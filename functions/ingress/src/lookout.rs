@@ -141,11 +141,8 @@ impl<'a, T: Watch + PublishedKeys> Lookout<'a, T> {
         key: &InboxKey,
         other: &OtherBody,
     ) {
-        let is_due = {
-            let mut kept = self.kept();
-            take_turn(&mut kept.other_bodies, source.clone(), other.at, BETWEEN_OTHER_BODIES)
-        };
-        if is_due {
+        if take_turn(&mut self.kept().other_bodies, source.clone(), other.at, BETWEEN_OTHER_BODIES)
+        {
             self.write(source, "another body", inbox.note_other_body(key, other)).await;
         }
     }

@@ -20,7 +20,7 @@ use domain::{
 use flow::scheme::{self, NoScheme};
 use jiff::{SignedDuration, Timestamp};
 use runtime::telemetry::chain;
-use signing::{Key, Scheme, Secret, scheme::Verifier};
+use signing::{Key, Scheme, Secret};
 
 /// How long a name is remembered as unknown: a new source works after this at the latest.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
@@ -214,7 +214,8 @@ impl<'a, R: Registry, S: SourceSecrets, K: PublishedKeys> Sources<'a, R, S, K> {
         };
         let secrets = self.secrets.of(name).await.map_err(SourceError::Secrets)?;
         let mut feed = Feed::new(source, &secrets)?;
-        if publishes_keys(&feed.scheme) {
+        // Only then: most sources cost one read less.
+        if feed.scheme.publishes_keys() {
             feed.add(self.published.published(name).await.map_err(SourceError::Keys)?);
         }
         let feed = Arc::new(feed);
@@ -328,17 +329,10 @@ impl Feed {
     }
 }
 
-/// Whether the provider publishes keys. Read only then: most sources cost one read less.
-fn publishes_keys(scheme: &Scheme) -> bool {
-    let by_code = [Verifier::Sns, Verifier::PayPal, Verifier::Plaid];
-    scheme.lookup().is_some()
-        || scheme.verifier().is_some_and(|verifier| by_code.contains(&verifier))
-}
-
 /// A secret that cannot be one is left out, so that the others still work; none at all refuses everything.
 fn key(source: &SourceName, scheme: &Scheme, secret: &SourceSecret) -> Option<Key> {
     // What a source has beside published keys says who we are when they are fetched. It verifies nothing.
-    if publishes_keys(scheme) && !scheme.secrets_of_handshakes().any(|id| id == secret.id) {
+    if scheme.publishes_keys() && !scheme.secrets_of_handshakes().any(|id| id == secret.id) {
         return None;
     }
     let parsed = Key::parse(scheme, secret.id.as_str(), &Secret::new(secret.text.expose()));

@@ -87,12 +87,10 @@ impl<'a> Incoming<'a> {
             self.identity = signing::identify(scheme, &Request { body: &body, ..*request }, now);
         }
         self.is_batch = scheme.is_batch();
-        if self.is_batch {
-            // Where the same bytes can be two requests, only its own id tells them apart.
-            if !scheme.counts_every_request() {
-                let own = self.identity.id.take();
-                self.identity.delivery = self.identity.delivery.or(own);
-            }
+        // Where the same bytes can be two requests, only its own id tells them apart.
+        if self.is_batch && !scheme.counts_every_request() {
+            let own = self.identity.id.take();
+            self.identity.delivery = self.identity.delivery.or(own);
         }
         self
     }

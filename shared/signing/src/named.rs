@@ -97,6 +97,11 @@ pub(crate) fn published(verifier: Verifier, text: &str) -> Result<PublicKey, Key
     key.ok_or(KeyError::NotAPublicKey)
 }
 
+/// Whether the provider publishes its keys by id, for which [`published`] reads them.
+pub(crate) fn publishes_keys(verifier: Verifier) -> bool {
+    matches!(verifier, Verifier::PayPal | Verifier::Sns | Verifier::Plaid)
+}
+
 /// Whether the signature covers this value although it does not cover the whole body. In a scheme with elements the pointers
 /// start there.
 pub(crate) fn covers(verifier: Verifier, pointer: &Pointer) -> bool {

@@ -260,6 +260,12 @@ impl Scheme {
         self.terms.key.lookup.as_ref()
     }
 
+    /// Whether the provider publishes its keys by id, whoever knows where: the scheme or the code of a named verifier.
+    #[must_use]
+    pub fn publishes_keys(&self) -> bool {
+        self.lookup().is_some() || self.verifier().is_some_and(named::publishes_keys)
+    }
+
     /// What the provider takes for "received".
     #[must_use]
     pub fn acknowledge(&self) -> &Acknowledge {
@@ -313,9 +319,9 @@ impl Scheme {
     /// Ids that secrets have where each place of a signature has a secret of its own: the last words of the headers.
     /// Empty where any secret may make any signature.
     pub fn secrets_of_places(&self) -> impl Iterator<Item = &str> {
-        let paired = self.terms.signature.as_ref().filter(|signature| signature.paired);
+        let paired = self.terms.signature.as_ref().filter(|_| self.is_paired());
         paired.into_iter().flat_map(|signature| &signature.from).filter_map(|part| match part {
-            Part::Header(names) => names.first()?.as_str().rsplit('-').next(),
+            Part::Header(names) => names.first().map(last_word),
             _ => None,
         })
     }
@@ -359,9 +365,7 @@ impl Scheme {
     /// The place to which a key belongs by its id, where each place has a key of its own.
     pub(crate) fn place_of(&self, key: &KeyId) -> Option<usize> {
         let is_its = |part: &Part| match part {
-            Part::Header(names) => {
-                names.iter().any(|name| name.as_str().rsplit('-').next() == Some(key.as_str()))
-            }
+            Part::Header(names) => names.iter().any(|name| last_word(name) == key.as_str()),
             _ => false,
         };
         self.terms.signature.as_ref()?.from.iter().position(is_its)
@@ -384,6 +388,11 @@ impl Scheme {
     pub(crate) fn config(&self, name: &str) -> Option<&str> {
         self.terms.config.get(name).map(String::as_str)
     }
+}
+
+/// As in `primary` of `box-signature-primary`.
+fn last_word(name: &HeaderName) -> &str {
+    name.as_str().rsplit('-').next().unwrap_or_default()
 }
 
 impl fmt::Debug for Scheme {

@@ -119,8 +119,7 @@ impl Proof {
     /// Whether the provider publishes the keys, so that a source needs no secret.
     pub(super) fn is_published(&self) -> bool {
         // Plaid publishes its keys, too, but only to those who say who they are: that is the secret.
-        let by_code = matches!(self.scheme.verifier(), Some(Verifier::Sns | Verifier::PayPal));
-        self.scheme.lookup().is_some() || by_code
+        self.scheme.publishes_keys() && self.scheme.verifier() != Some(Verifier::Plaid)
     }
 
     /// Whether the provider brings the secret, or wants to be confirmed, while somebody expects it.
