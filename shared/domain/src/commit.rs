@@ -414,8 +414,8 @@ impl Commit {
     }
 }
 
-/// Decides between two contents of one object, so that every order of arrival ends alike: by version, then by the hash
-/// of the content.
+/// Decides between two contents of one object, so that every order of arrival ends alike: by version, then by the
+/// tie-breaker of the content.
 pub fn is_newer(new: (&Version, &str), old: Option<(&Version, &str)>) -> bool {
     old.is_none_or(|old| new > old)
 }
@@ -425,9 +425,12 @@ pub fn is_unchanged(read: Option<&Stamp>, now: Option<(&Version, &str)>) -> bool
     read.map(|read| (&read.version, read.tie.as_str())) == now
 }
 
-/// The tie-breaker of a content.
+/// The tie-breaker of a content: its hash; and of two contents of one version, the one that is deleted wins, for a
+/// thing is changed and then deleted in one second, and not the other way round.
 pub fn tie_of(fields: &serde_json::Value, deleted: bool) -> String {
-    Sha256Hash::of(format!("{deleted}{fields}").as_bytes()).to_string()
+    // `g` comes after every hexadecimal digit.
+    let mark = if deleted { "gone:" } else { "" };
+    format!("{mark}{}", Sha256Hash::of(format!("{deleted}{fields}").as_bytes()))
 }
 
 #[cfg(test)]
@@ -549,7 +552,9 @@ mod tests {
     fn the_reasons_are_read_in_the_order_of_what_outranks_what() {
         // A row that is finished outranks everything.
         means([Failed, Conflict, Invalid, Failed, Failed, Transient, Fine], "moved");
-        means([Fine, Invalid, Conflict, Fine, Fine, Fine, Fine], "invalid");
+        means([Fine, Invalid, Conflict, TooLarge, Fine, Fine, Fine], "invalid");
+        means([Fine, TooLarge, Conflict, Throttled, Fine, Transient, Fine], "too large");
+        means([Fine, Failed, Conflict, Transient, Throttled, Fine, Fine], "throttled");
         means([Fine, Failed, Conflict, Transient, Fine, Fine, Fine], "later");
         // Beside a conflict `None` means unknown, and a failed guard or a lost lease means nothing yet.
         means([Fine, Failed, Fine, Failed, Fine, Conflict, Failed], "again");
@@ -558,6 +563,88 @@ mod tests {
         means([Fine, Failed, Fine, Fine, Fine, Fine, Fine], "narrowed");
         means([Fine, Fine, Fine, Fine, Fine, Fine, Failed], "narrowed");
         means([Fine; 7], "later");
+    }
+
+    /// An object whose change depends on what it was, an object that may become newer, and a lease.
+    fn depending() -> Commit {
+        let unchanged = Change::unchanged(object("or_1"), None, Version::Number(1), json!({}));
+        staged(vec![unchanged.then_emit(emit("a")), newer("in_1", 2)], Some(lease()))
+    }
+
+    /// A plan that looked at another state may mean something else now: it is never narrowed.
+    #[test]
+    fn an_object_that_is_not_as_the_plan_saw_it_asks_for_another_plan() {
+        let table = [
+            ([Fine, Failed, Fine, Fine, Fine], Next::Replan),
+            ([Fine, Failed, Failed, Fine, Failed], Next::Replan),
+            ([Fine, Failed, Fine, Failed, Fine], Next::LeaseLost),
+            ([Fine, Failed, Conflict, Fine, Fine], Next::Again(depending())),
+            ([Failed, Failed, Fine, Fine, Fine], Next::Moved),
+        ];
+        for (reasons, expected) in table {
+            let next = depending().after(&Answer::Refused(reasons.to_vec()));
+            assert_eq!(next, expected, "{reasons:?}");
+        }
+        let stale = depending().after(&Answer::Refused(vec![Fine, Fine, Failed, Fine, Fine]));
+        let Next::Narrowed(narrower) = stale else { panic!("{stale:?}") };
+        assert!(
+            matches!(&*narrower.changes, [Staged { guard: Guard::Unchanged { .. }, events }] if events.len() == 1)
+        );
+    }
+
+    #[test]
+    fn a_refused_transition_is_a_result_from_the_start_and_nothing_of_it_is_written() {
+        let refused = Change::refused(object("or_1"), "PAID → FAILED is not a move");
+        let commit = staged(vec![refused.clone().then_emit(emit("a")), once("credit")], None);
+        assert_eq!(content(&commit), ["finish", "operation credit"]);
+        let told = ChangeResult::refused("object invoice or_1", "PAID → FAILED is not a move");
+        assert_eq!(commit.results, std::slice::from_ref(&told));
+        assert_eq!(
+            (told.result, told.why.as_deref()),
+            (Applied::Refused, Some("PAID → FAILED is not a move"))
+        );
+        let Next::Done(results) = commit.after(&Answer::Applied) else { panic!() };
+        assert_eq!(results, [told, ChangeResult::new("operation credit", Applied::Applied)]);
+        // Nothing else: the row alone is finished.
+        assert!(staged(vec![refused], None).is_empty());
+        let long = Change::refused(object("or_1"), "x\n".repeat(400));
+        let why = staged(vec![long], None).results.remove(0).why.unwrap();
+        assert_eq!((why.chars().count(), why.contains('\n')), (crate::inbox::MAX_ERROR, false));
+    }
+
+    #[test]
+    fn every_way_a_commit_can_come_out_has_its_own_word() {
+        use CommitOutcome as O;
+        let told = |next: Next, known| next.outcomes(known).into_iter().collect::<Vec<_>>();
+        let dropped = |results: &[Applied]| {
+            let results = results.iter().map(|result| ChangeResult::new("x", *result)).collect();
+            Next::Narrowed(Commit { results, ..mixed() })
+        };
+        let (stale, duplicate, emitted) =
+            (Applied::Stale, Applied::DuplicateEffect, Applied::AlreadyEmitted);
+        let table = [
+            (told(Next::Done(Vec::new()), 0), vec![O::Applied]),
+            (told(Next::Moved, 0), vec![O::AlreadyFinished]),
+            (told(Next::Again(mixed()), 0), vec![O::Conflict]),
+            (told(Next::Replan, 0), vec![O::Conflict]),
+            (told(Next::Throttled, 0), vec![O::Throttled]),
+            (told(Next::Later(""), 0), vec![]),
+            (told(Next::LeaseLost, 0), vec![O::LeaseLost]),
+            (told(Next::TooLarge, 0), vec![O::TooLarge]),
+            (told(Next::Invalid, 0), vec![]),
+            (told(dropped(&[stale, stale]), 0), vec![O::Stale]),
+            (told(dropped(&[stale, duplicate]), 0), vec![O::Stale, O::DuplicateEffect]),
+            // What was known before the answer is not told again.
+            (told(dropped(&[stale, emitted]), 1), vec![O::DuplicateEffect]),
+        ];
+        for (number, (found, expected)) in table.into_iter().enumerate() {
+            assert_eq!(found, expected, "row {number}");
+        }
+        let words: BTreeSet<_> = O::ALL.iter().map(|outcome| outcome.word()).collect();
+        assert_eq!(words.len(), O::ALL.len());
+        for outcome in O::ALL {
+            assert_eq!(outcome.metric(), format!("commits_{}_total", outcome.word()));
+        }
     }
 
     #[test]
@@ -656,6 +743,35 @@ mod tests {
         assert_ne!(newer(&a, &b), newer(&b, &a));
         assert!(!newer(&a, &a));
         assert!(is_newer((&version, &a), None));
+    }
+
+    /// ORD-same-second, ORD-update-before-create
+    #[test]
+    fn of_an_update_and_a_deletion_of_one_version_the_deletion_stays() {
+        let version = Version::Number(1_760_000_000);
+        for fields in [json!({}), json!({ "status": "active" }), json!([1])] {
+            let (updated, gone) = (tie_of(&fields, false), tie_of(&json!({ "id": 1 }), true));
+            assert!(is_newer((&version, &gone), Some((&version, &updated))));
+            assert!(!is_newer((&version, &updated), Some((&version, &gone))));
+        }
+    }
+
+    #[test]
+    fn an_object_is_unchanged_if_version_and_content_are_those_that_were_read() {
+        let tie = tie_of(&json!({}), false);
+        let read = Stamp { version: Version::Number(3), tie: tie.clone() };
+        let check = |read: Option<&Stamp>, now: Option<(u64, &str)>, expected| {
+            let version = now.map(|(number, _)| Version::Number(number));
+            let now = version.as_ref().zip(now.map(|(_, tie)| tie));
+            assert_eq!(is_unchanged(read, now), expected, "{now:?}");
+        };
+        check(None, None, true);
+        check(None, Some((3, &tie)), false);
+        check(Some(&read), None, false);
+        check(Some(&read), Some((3, &tie)), true);
+        check(Some(&read), Some((4, &tie)), false);
+        check(Some(&read), Some((2, &tie)), false);
+        check(Some(&read), Some((3, "other")), false);
     }
 
     /// E4: the same thing has the same id for ever, wherever it stands in the plan.
