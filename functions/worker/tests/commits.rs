@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     reason = "a suite may fail where it stands"
 )]
@@ -253,7 +252,8 @@ async fn each_way_a_commit_comes_out_has_its_metric_and_its_line_in_the_story() 
     let reasons = |reason| Meets::Reasons(vec![None, reason]);
     let error = || StoreError::Throttled("ThrottlingException".into());
     let held = || [reasons(Conflict), reasons(Conflict), reasons(Conflict)];
-    let table: Vec<(Vec<Meets>, &[(O, u64)], &str, Status)> = vec![
+    type Case = (Vec<Meets>, &'static [(O, u64)], &'static str, Status);
+    let table: Vec<Case> = vec![
         (held().into(), &[(O::Conflict, 3)], "conflict", Status::Pending),
         (vec![reasons(Throttled)], &[(O::Throttled, 1)], "throttled", Status::Pending),
         (vec![Meets::Error(error())], &[(O::Throttled, 1)], "throttled", Status::Pending),
