@@ -229,7 +229,7 @@ pub(super) async fn a_plan_that_saw_another_state_is_asked_for_again_and_nothing
     Ok(())
 }
 
-/// ORD-lost-update: each adds to what it read, and none of what is added is lost.
+/// C31: each adds to what it read, and none of what is added is lost.
 pub(super) async fn changes_that_depend_on_an_object_lose_nothing(on: &impl Tables) -> Kept {
     const WRITERS: u32 = 8;
     const WRITES: u32 = 5;
