@@ -6,6 +6,7 @@
 
 pub mod published_keys;
 pub mod source_secrets;
+pub mod turns;
 pub mod watch;
 
 use std::{error::Error, time::Duration};
@@ -29,6 +30,7 @@ use crate::{
 pub use self::{
     published_keys::{KEY_LIFE, MAX_KEYS_OWED, MAX_OWED, Owed, PublishedKey, PublishedKeys, Want},
     source_secrets::{Changed, Learning, SetSourceSecrets, SourceSecret, SourceSecrets},
+    turns::{Turn, Turns},
     watch::{AcceptReport, RejectReport, RejectSample, SourceHealth, Watch},
 };
 

@@ -33,6 +33,7 @@ mod published_keys;
 mod registry;
 mod state;
 mod table;
+mod turns;
 mod watch;
 
 pub use crate::{

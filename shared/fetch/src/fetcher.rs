@@ -47,8 +47,9 @@
 //! `{config:name}` of the source. In a URL each value is percent-encoded, so that it stays one segment. In the host only
 //! `{config:..}` may stand, as a whole label before the last two.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
+use domain::fetch::Pace;
 use http::HeaderName;
 use serde_json::Value;
 
@@ -106,15 +107,6 @@ pub enum Auth {
     Header(HeaderName),
     /// Not at all.
     None,
-}
-
-/// How often a provider may be asked, by all workers together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
-    /// Between two calls, in the long run.
-    pub interval: Duration,
-    /// Calls at once after a pause.
-    pub burst: u32,
 }
 
 /// Where the version of a state stands.

@@ -21,7 +21,7 @@ mod template;
 pub use self::{
     answer::{Answered, Judged},
     call::{About, Call, NoCall},
-    fetcher::{Auth, Fetcher, Pace},
+    fetcher::{Auth, Fetcher},
     preset::preset_names,
     reader::{Problem, Problems},
 };

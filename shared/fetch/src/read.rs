@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use domain::fetch::Pace;
 use http::HeaderName;
 use serde_json::Value;
 
 use crate::{
-    fetcher::{About, Auth, Deletion, Pace, Spent, Terms, VersionKind, VersionRules},
+    fetcher::{About, Auth, Deletion, Spent, Terms, VersionKind, VersionRules},
     reader::{Problem, Problems, Reader},
     template::{Part, Template},
 };

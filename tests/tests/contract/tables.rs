@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::{
     types::AttributeValue,
 };
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
+    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State, Turns,
     Watch,
 };
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
@@ -107,7 +107,7 @@ impl Tables for Local {
         &self.inbox
     }
 
-    fn state(&self) -> &(impl State + Watch + PublishedKeys) {
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns) {
         &self.state
     }
 
