@@ -27,8 +27,6 @@ pub enum Fetched {
     Gone {
         /// When the fetch began.
         as_of: Timestamp,
-        /// [`Version::Reading`] under the lease that it was read with.
-        version: Option<Version>,
     },
 }
 
@@ -36,14 +34,7 @@ impl Fetched {
     /// When the fetch began: the world may have changed since, and had not changed before.
     pub const fn as_of(&self) -> Timestamp {
         match self {
-            Self::State { as_of, .. } | Self::Gone { as_of, .. } => *as_of,
-        }
-    }
-
-    /// Its version.
-    pub const fn version(&self) -> Option<&Version> {
-        match self {
-            Self::State { version, .. } | Self::Gone { version, .. } => version.as_ref(),
+            Self::State { as_of, .. } | Self::Gone { as_of } => *as_of,
         }
     }
 }
