@@ -39,6 +39,11 @@ impl<R: Registry> Sources<R> {
         Self { registry, fresh, stale, known: Mutex::default() }
     }
 
+    /// A source as it was read last, however long ago.
+    pub fn known_of(&self, name: &SourceName) -> Option<Arc<Feed>> {
+        self.known().get(name).map(|(_, feed)| Arc::clone(feed))
+    }
+
     /// A source; `None` if there is none. That there is none is not remembered.
     pub async fn of(&self, name: &SourceName, now: Timestamp) -> Stored<Option<Arc<Feed>>> {
         let known = self.known().get(name).cloned();
