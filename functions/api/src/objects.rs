@@ -22,12 +22,14 @@ pub struct ObjectView {
     kind: String,
     id: String,
     fields: Value,
-    /// How new the provider says it is.
+    /// How new the provider says it is; null if it says nothing.
     version: Value,
     /// Whether the provider has deleted it. What it was last stays.
     deleted: bool,
     /// The world as of then.
     as_of: Timestamp,
+    /// Whether the provider was asked. Otherwise an event said so.
+    fetched: bool,
     /// When we wrote it.
     updated_at: Timestamp,
     /// Whether there is a reason to doubt that it still is so.
@@ -52,7 +54,7 @@ pub async fn show<P: Ports>(
     };
     let feeds = sources.iter().filter(|one| *one.filed_under() == holder.name);
     let why = doubts(&evidence(&api, holder, feeds.collect(), now).await?, now);
-    let Object { version, fields, deleted, updated_at, .. } = held;
+    let Object { version, fields, deleted, updated_at, as_of, fetched, .. } = held;
     Ok(axum::Json(ObjectView {
         source: holder.name.to_string(),
         kind: object.kind,
@@ -60,7 +62,8 @@ pub async fn show<P: Ports>(
         fields,
         version: told(&version),
         deleted,
-        as_of: updated_at,
+        as_of,
+        fetched,
         updated_at,
         possibly_stale: !why.is_empty(),
         why,
@@ -90,10 +93,13 @@ async fn evidence<P: Ports>(
     })
 }
 
+/// A version as the provider says it. Ours, of an object that was read or that ended without one, are none of its words.
 fn told(version: &Version) -> Value {
     match version {
         Version::Number(number) => json!(number),
         Version::Time(time) => json!(time),
         Version::Text(text) => json!(text),
+        Version::Composite(parts) => parts.iter().map(told).collect(),
+        Version::End | Version::Reading(_) => Value::Null,
     }
 }

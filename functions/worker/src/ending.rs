@@ -5,10 +5,11 @@ use domain::{
     id::InboxKey,
     inbox::{
         After, AfterWaiting, Failure, Noted, Row, Wait, after_failure, after_waiting, clock,
-        due_while_running, next_attempt,
+        due_while_running, next_attempt, while_paused,
     },
     message::InboundMessage,
     ports::{AttemptNote, Bodies, Inbox, Queue, Registry, State, Stored},
+    source::Paused,
 };
 use jiff::Timestamp;
 
@@ -38,6 +39,7 @@ where
             Ended::Failed { failure, is_permanent } => {
                 self.failed(row, failure, is_permanent, jitter).await
             }
+            Ended::Paused(paused) => self.put_off(row, &paused).await,
             Ended::Waits { delay, reason } => {
                 let delay = delay.unwrap_or_else(|| self.limits.backoff.after(1, jitter));
                 let since = self.waits_since(row);
@@ -111,6 +113,24 @@ where
             }
         }
         Ok(Some(Outcome::Waits { until: wait.until, reason }))
+    }
+
+    /// Nothing of the event was begun, and nothing of it counts. What went wrong before the pause stays to be seen.
+    async fn put_off(&self, row: &Row, paused: &Paused) -> Stored<Option<Outcome>> {
+        let Wait { until, due_at, .. } = while_paused((self.now)(), &self.limits);
+        let (since, source) = (paused.since, row.new.key.source());
+        let note = AttemptNote {
+            attempts: row.attempts,
+            failure: None,
+            due_at,
+            next_action: format!(
+                "waits: the source is paused since {since}; `postern sources resume {source}`"
+            ),
+            waits_until: Some(until),
+            split: None,
+        };
+        let noted = self.inbox.note(&row.claim(), &note).await?;
+        Ok((noted == Noted::Yes).then_some(Outcome::Paused { since, until }))
     }
 
     /// Parks a row. The message then fails until SQS itself moves it.

@@ -29,6 +29,8 @@ fn hold(postern: &Deployment, id: &str) {
         fields: json!({"total": 5}),
         deleted: false,
         updated_at: at(-100),
+        as_of: at(-105),
+        fetched: true,
     };
     let name = ObjectRef { kind: "invoice".to_owned(), id: id.to_owned() };
     postern.0.watch.tables().objects.insert(("shop".parse().unwrap(), name), object);
@@ -63,7 +65,7 @@ async fn an_object_says_as_of_when_it_is_known() {
     let object = postern.get(PATH).await.good(200);
     let expected = json!({
         "source": "shop", "kind": "invoice", "id": "in_1", "fields": {"total": 5}, "version": 7,
-        "deleted": false, "as_of": at(-100).to_string(), "updated_at": at(-100).to_string(),
+        "deleted": false, "as_of": at(-105).to_string(), "fetched": true, "updated_at": at(-100).to_string(),
         "possibly_stale": false, "why": [],
     });
     assert_eq!(object, expected);
