@@ -53,7 +53,8 @@ impl Turns for StateTable {
             };
             match self.table().update_and_read(keys::turns(source), &change).await? {
                 Write::Done(item) => {
-                    let next = Reader(&item).number("next")?.saturating_sub(pace.step());
+                    let next: u64 = Reader(&item).number("next")?;
+                    let next = next.saturating_sub(pace.step());
                     return Ok(pace.turn(next, now));
                 }
                 Write::Refused(item) => gives = standing(&item)?.gives(pace, patience, now),

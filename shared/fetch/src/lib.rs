@@ -16,6 +16,7 @@ pub mod fetcher;
 mod preset;
 mod read;
 mod reader;
+pub mod source;
 mod template;
 
 pub use self::{
@@ -24,4 +25,5 @@ pub use self::{
     fetcher::{Auth, Fetcher},
     preset::preset_names,
     reader::{Problem, Problems},
+    source::NoFetcher,
 };
