@@ -157,13 +157,7 @@ where
     }
 
     /// Plans an event and makes its plan true.
-    async fn carry_out(
-        &self,
-        row: &Row,
-        feed: &Feed,
-        body: &[u8],
-        at: Try<'_>,
-    ) -> Stored<Ended> {
+    async fn carry_out(&self, row: &Row, feed: &Feed, body: &[u8], at: Try<'_>) -> Stored<Ended> {
         if let Some(why) = handlers::missing(&feed.source.handler) {
             return Ok(hopeless("no_handler", &why));
         }

@@ -161,7 +161,11 @@ where
     }
 
     /// Asks with the newest token and, if that is none that the provider knows, with the one before it.
-    async fn with_each(&self, question: &Question<'_>, tokens: &[Arc<SourceSecret>]) -> Stored<Asked> {
+    async fn with_each(
+        &self,
+        question: &Question<'_>,
+        tokens: &[Arc<SourceSecret>],
+    ) -> Stored<Asked> {
         if tokens.is_empty() {
             return Ok(self.once(question, None).await);
         }
@@ -188,7 +192,8 @@ where
         match self.provider.get(&call, within).await {
             Ok(answered) => {
                 let now = (self.now)();
-                let judged = question.fetcher.judge(&question.about, &answered, question.known, now);
+                let judged =
+                    question.fetcher.judge(&question.about, &answered, question.known, now);
                 Asked::Answered(judged, began)
             }
             Err(no) => Asked::NoAnswer(no),

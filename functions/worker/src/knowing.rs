@@ -125,7 +125,10 @@ where
             }
         };
         if !fetcher.fetches(&object.kind) {
-            let why = format!("the fetcher has no path for {}: the event is taken at its word", object.kind);
+            let why = format!(
+                "the fetcher has no path for {}: the event is taken at its word",
+                object.kind
+            );
             self.fetch_step(row, "not_fetched").info(&why);
             return Ok(None);
         }
@@ -200,8 +203,13 @@ where
             config: &feed.source.config,
         };
         let source = row.new.key.source();
-        let question =
-            Question { source, fetcher: subject.fetcher, about, known: known.as_ref(), by: at.ends };
+        let question = Question {
+            source,
+            fetcher: subject.fetcher,
+            about,
+            known: known.as_ref(),
+            by: at.ends,
+        };
         let began = (self.now)();
         let asked = subject.asker.ask(question).await?;
         let answer = subject.read(&asked, lease, (self.now)(), &self.limits);
@@ -337,7 +345,9 @@ impl Subject<'_> {
                 );
                 return Err(failed("fetch_impossible", &why));
             }
-            Asked::NoAnswer(no) if no.may_pass() => return Err(self.later(&no.to_string(), now, limits)),
+            Asked::NoAnswer(no) if no.may_pass() => {
+                return Err(self.later(&no.to_string(), now, limits));
+            }
             Asked::NoAnswer(no) => {
                 let why = format!(
                     "the provider could not be asked: {no}; correct the fetcher's `url`, then replay the event"
@@ -351,9 +361,11 @@ impl Subject<'_> {
                 Ok(Fetched::State { fields: fields.clone(), version: Some(version), as_of })
             }
             Judged::Gone => Ok(Fetched::Gone { as_of }),
-            Judged::Busy(pause) => {
-                Err(put_off("fetch_busy", "the provider takes no more calls for the moment", *pause))
-            }
+            Judged::Busy(pause) => Err(put_off(
+                "fetch_busy",
+                "the provider takes no more calls for the moment",
+                *pause,
+            )),
             Judged::Refused(status) => Err(failed(
                 "fetch_refused",
                 &format!(
@@ -386,7 +398,8 @@ impl Subject<'_> {
     /// Not the event's fault, so not counted. The longer it has waited, the rarer it asks.
     fn later(&self, what: &str, now: Timestamp, limits: &Limits) -> Ended {
         let waited = Duration::try_from(now.duration_since(self.row.armed_at)).unwrap_or_default();
-        let wait = (waited / 2).clamp(limits.backoff.base.min(limits.backoff.cap), limits.backoff.cap);
+        let wait =
+            (waited / 2).clamp(limits.backoff.base.min(limits.backoff.cap), limits.backoff.cap);
         put_off("fetch_no_answer", &format!("the provider was asked in vain: {what}"), wait)
     }
 }

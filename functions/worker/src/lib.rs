@@ -245,7 +245,11 @@ where
                 }
                 Triage::Run { .. } if out_of_time => break,
                 Triage::Run { count_first } => {
-                    let attempt = pin!(self.attempt(row, Try { receipt: &message.receipt, ends }, count_first));
+                    let attempt = pin!(self.attempt(
+                        row,
+                        Try { receipt: &message.receipt, ends },
+                        count_first
+                    ));
                     let ended = match select(attempt, &mut deadline).await {
                         Either::Left((ended, _)) => ended,
                         Either::Right(((), _)) => {

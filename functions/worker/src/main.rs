@@ -4,11 +4,16 @@ use dynamo::{Commits, InboxTable, RegistryTable, StateTable};
 use jiff::Timestamp;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use runtime::{
-    BodyStore, SqsQueue,
+    BodyStore, SecretsManager, SqsQueue,
     aws::{Aws, Pace, Service},
     telemetry::{self, Metrics},
 };
-use worker::{Sources, Worker, config::Config, handlers::SHIPPED};
+use worker::{
+    Sources, Worker,
+    config::Config,
+    fetching::{Asker, Client},
+    handlers::SHIPPED,
+};
 
 #[tokio::main]
 #[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
@@ -23,7 +28,11 @@ async fn main() -> Result<(), Error> {
     let commits = Some(Commits { inbox: c.inbox_table.clone(), outbox, outbox_shards });
     let state = StateTable { client: client.clone(), table: c.state_table, commits };
     let registry = RegistryTable { client, table: c.registry_table };
-    let sources = &Sources::new(registry, c.pause_seen, c.source_stale);
+    let tokens = SecretsManager::new(aws.secrets_manager(), c.secret_prefix).tokens();
+    let (turns, provider) = (state.clone(), Client::open(c.local)?);
+    let (times, fresh) = ((c.fetch_timeout, c.object_lease), (c.tokens_fresh, c.source_stale));
+    let asker = Asker::new(turns, tokens, provider, Timestamp::now, times, fresh);
+    let sources = &Sources::new(registry, c.pause_seen, c.source_stale).asking(asker);
     let bodies = &BodyStore::open(&c.bodies_url, &c.aws, Pace::BACKGROUND)?;
     let queue = &SqsQueue::new(aws.sqs(), c.inbound_queue_url);
     let (metrics, limits, payload_max) = (&Metrics::new(&c.base.env_name), c.limits, c.payload_max);

@@ -99,7 +99,11 @@ impl<R: Registry> Sources<R> {
     }
 
     fn remember(&self, source: Source, now: Timestamp) -> Arc<Feed> {
-        let feed = Arc::new(Feed { scheme: scheme::of(&source), fetcher: fetch::source::of(&source), source });
+        let feed = Arc::new(Feed {
+            scheme: scheme::of(&source),
+            fetcher: fetch::source::of(&source),
+            source,
+        });
         self.known().insert(feed.source.name.clone(), (now, Arc::clone(&feed)));
         feed
     }

@@ -53,7 +53,11 @@ use domain::fetch::Pace;
 use http::HeaderName;
 use serde_json::Value;
 
-use crate::{preset, read, reader::Problems, template::Template};
+use crate::{
+    preset, read,
+    reader::Problems,
+    template::{Filling, Template, label},
+};
 
 /// How the state of one provider's objects is had.
 #[derive(Clone, Debug)]
@@ -192,6 +196,12 @@ impl Fetcher {
     /// Whether the versions of answers order all changes of an object.
     pub fn trusts_versions(&self) -> bool {
         self.terms.version.as_ref().is_some_and(|version| version.trusted)
+    }
+
+    /// The host that is called, and its port if it names one; `None`: the configuration lacks a label of it.
+    pub fn host(&self, config: &BTreeMap<String, String>) -> Option<String> {
+        let filling = Filling { kind: "", id: "", event: &Value::Null, config };
+        self.terms.host.fill(&filling, None, label).ok()
     }
 
     /// The values of the source's configuration without which nothing can be fetched.

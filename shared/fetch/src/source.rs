@@ -1,9 +1,6 @@
 //! The fetcher of a source.
 
-use domain::{
-    fetch::FetchChoice,
-    source::Source,
-};
+use domain::{fetch::FetchChoice, source::Source};
 
 use crate::{Fetcher, Problems};
 

@@ -125,6 +125,7 @@ impl Deployment {
             wakes: queue(),
             keyring: MemoryKeyring::default(),
             secrets: MemorySecrets::default(),
+            tokens: MemorySecrets::default(),
             watch: Store::default(),
             bodies: Store::default(),
             limits,

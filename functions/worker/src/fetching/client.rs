@@ -169,7 +169,11 @@ impl<R: Resolve> Client<R> {
         let answer = answer.map_err(|error| NoAnswer::Broken(cause::of(&error), error.into()))?;
         let (head, body) = answer.into_parts();
         let body = Limited::new(body, MAX_BYTES).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() { NoAnswer::TooLarge } else { NoAnswer::Unread(error) }
+            if error.is::<LengthLimitError>() {
+                NoAnswer::TooLarge
+            } else {
+                NoAnswer::Unread(error)
+            }
         })?;
         let (status, body) = (head.status.as_u16(), body.to_bytes().into());
         Ok(Answers { status, headers: head.headers, body })
