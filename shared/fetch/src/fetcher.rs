@@ -148,6 +148,19 @@ pub(crate) struct Spent {
     pub(crate) until: Option<HeaderName>,
 }
 
+/// A fetcher's table, from the text of a file.
+///
+/// # Errors
+/// Where it is not one, in words that do not repeat it.
+pub fn parse(text: &str, is_json: bool) -> Result<Value, String> {
+    if is_json {
+        return serde_json::from_str(text).map_err(|error| {
+            format!("it is no JSON: line {}, column {}", error.line(), error.column())
+        });
+    }
+    toml::from_str(text).map_err(|error| format!("it is no TOML: {}", error.message()))
+}
+
 impl Fetcher {
     /// A fetcher that ships.
     pub fn preset(name: &str) -> Option<Self> {
