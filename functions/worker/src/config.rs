@@ -2,18 +2,23 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use aws_sdk_dynamodb::Client;
 use domain::{
     address::{AddressPolicy, EndpointUrl},
     inbox::Limits,
     retry::Backoff,
 };
+use dynamo::{Commits, InboxTable, RegistryTable, StateTable};
+use egress::resolve::SystemResolver;
+use jiff::Timestamp;
 use runtime::{
-    aws,
+    SecretsManager,
+    aws::{self, Aws, Service},
     env::{BadEnv, Base, Env},
 };
 use url::Host;
 
-use crate::fetching::Local;
+use crate::fetching::{self, Asker, Local, NoWayOut};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -112,6 +117,56 @@ impl Config {
             local: local?,
             payload_max: payload_max?,
         })
+    }
+}
+
+/// The tables that the worker works on.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    /// Events received.
+    pub inbox: InboxTable,
+    /// Objects, operation keys, leases, and the transaction.
+    pub state: StateTable,
+    /// The configuration of sources.
+    pub registry: RegistryTable,
+}
+
+impl Config {
+    /// The tables, as this configuration names them.
+    pub fn tables(&self, aws: &Aws) -> Tables {
+        let client = Client::new(&aws.config(Service::DynamoDb));
+        let inbox = InboxTable::new(client.clone(), self.inbox_table.clone(), self.pending_shards);
+        let commits = Commits {
+            inbox: self.inbox_table.clone(),
+            outbox: self.outbox_table.clone(),
+            outbox_shards: self.outbox_shards,
+        };
+        Tables {
+            inbox: InboxTable { retention: self.limits.retention, ..inbox },
+            state: StateTable {
+                client: client.clone(),
+                table: self.state_table.clone(),
+                commits: Some(commits),
+            },
+            registry: RegistryTable { client, table: self.registry_table.clone() },
+        }
+        }
+    }
+
+    /// The way to providers. It takes turns in the table of objects.
+    ///
+    /// # Errors
+    /// [`NoWayOut`], at the start of the function.
+    pub fn asker<N>(
+        &self,
+        aws: &Aws,
+        turns: StateTable,
+        now: N,
+    ) -> Result<Asker<StateTable, SecretsManager, fetching::Client<SystemResolver>, N>, NoWayOut> {
+        let tokens = SecretsManager::new(aws.secrets_manager(), self.secret_prefix.clone()).tokens();
+        let provider = fetching::Client::open(self.local.clone())?;
+        let times = (self.fetch_timeout, self.object_lease);
+        Ok(Asker::new(turns, tokens, provider, now, times, (self.tokens_fresh, self.source_stale)))
     }
 }
 

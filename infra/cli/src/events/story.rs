@@ -51,7 +51,9 @@ pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
         line(out, "", Some(finished), "finished")?;
     }
     for result in items(story, "results") {
-        line(out, "", None, &format!("{}: {}", text(result, "what"), text(result, "result")))?;
+        let why = at(result, "/why").map(|why| format!(" ({})", printable(why)));
+        let (what, word) = (text(result, "what"), text(result, "result"));
+        line(out, "", None, &format!("{what}: {word}{}", why.unwrap_or_default()))?;
     }
     for event in items(story, "outgoing") {
         outgoing(out, event, "  ")?;
@@ -129,7 +131,10 @@ mod tests {
             "origin": "webhook", "received_at": "2026-09-21T14:13:20.0017Z", "finished_at": "2026-09-21T14:13:20.040Z",
             "parent": "batch-1", "delivery_id": "d\u{1b}1",
             "attempts": 0, "cycle": 0, "body_bytes": 230, "due_at": null,
-            "results": [{"what": "event evt_2", "result": "applied"}],
+            "results": [
+                {"what": "object order 7", "result": "refused", "why": "PAID → FAILED is not a move"},
+                {"what": "event evt_2", "result": "applied"},
+            ],
             "outgoing": [{
                 "id": "evt_2", "tenant": "demo", "type": "invoice.paid", "aggregate_id": "in_1",
                 "occurred_at": "2026-09-21T14:13:20.030Z", "relayed_at": "2026-09-21T14:13:20.055Z", "unmatched": false,
@@ -150,6 +155,7 @@ mod tests {
                                       came with others in one request: batch-1
                                       the provider's delivery: d\u{1b}1
             2026-09-21T14:13:20.040Z  finished
+                                      object order 7: refused (PAID → FAILED is not a move)
                                       event evt_2: applied
           evt_2 (invoice.paid) about in_1, to demo
               2026-09-21T14:13:20.030Z  written to the outbox
