@@ -10,7 +10,6 @@ use domain::{
 };
 use dynamo::{Commits, InboxTable, RegistryTable, StateTable};
 use egress::resolve::SystemResolver;
-use jiff::Timestamp;
 use runtime::{
     SecretsManager,
     aws::{self, Aws, Service},
@@ -150,7 +149,6 @@ impl Config {
             },
             registry: RegistryTable { client, table: self.registry_table.clone() },
         }
-        }
     }
 
     /// The way to providers. It takes turns in the table of objects.
@@ -162,8 +160,10 @@ impl Config {
         aws: &Aws,
         turns: StateTable,
         now: N,
-    ) -> Result<Asker<StateTable, SecretsManager, fetching::Client<SystemResolver>, N>, NoWayOut> {
-        let tokens = SecretsManager::new(aws.secrets_manager(), self.secret_prefix.clone()).tokens();
+    ) -> Result<Asker<StateTable, SecretsManager, fetching::Client<SystemResolver>, N>, NoWayOut>
+    {
+        let tokens =
+            SecretsManager::new(aws.secrets_manager(), self.secret_prefix.clone()).tokens();
         let provider = fetching::Client::open(self.local.clone())?;
         let times = (self.fetch_timeout, self.object_lease);
         Ok(Asker::new(turns, tokens, provider, now, times, (self.tokens_fresh, self.source_stale)))
