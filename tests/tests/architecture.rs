@@ -37,7 +37,13 @@ const ALLOWED: &[(&str, Allowed)] = &[
     ("runtime", Allowed { imports: &["domain"], tests: &["testkit"] }),
     ("egress", Allowed { imports: &["domain"], tests: &[] }),
     ("fetch", Allowed { imports: &["domain"], tests: &["signing"] }),
-    ("api", Allowed { imports: &["domain", "dynamo", "fetch", "flow", "runtime", "signing"], tests: &["testkit"] }),
+    (
+        "api",
+        Allowed {
+            imports: &["domain", "dynamo", "fetch", "flow", "runtime", "signing"],
+            tests: &["testkit"],
+        },
+    ),
     (
         "worker",
         Allowed {

@@ -9,8 +9,8 @@ use aws_sdk_dynamodb::{
     types::AttributeValue,
 };
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State, Turns,
-    Watch,
+    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
+    Turns, Watch,
 };
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 use dynoxide::{Database, actions::create_table::CreateTableRequest};
