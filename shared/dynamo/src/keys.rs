@@ -137,6 +137,11 @@ pub(crate) fn heartbeat(source: &SourceName) -> Key {
     Key::new(heartbeat_partition(source), HEARTBEAT)
 }
 
+/// Where reconciliation of a source stands.
+pub(crate) fn cursor(source: &SourceName) -> Key {
+    Key::new(format!("CURSOR#{source}"), "RECONCILE")
+}
+
 /// When a secret last matched.
 pub(crate) fn heartbeat_of_secret(source: &SourceName, id: &str) -> Key {
     Key::new(heartbeat_partition(source), format!("{SECRETS}{}", last(id)))
@@ -169,6 +174,11 @@ pub(crate) const OWED: &str = "OWED";
 
 pub(crate) fn owed(source: &SourceName) -> Key {
     Key::new(OWED.to_owned(), format!("SOURCE#{source}"))
+}
+
+/// How turns at calling a source's provider stand.
+pub(crate) fn turns(source: &SourceName) -> Key {
+    Key::new(format!("RATE#{source}"), "FETCH")
 }
 
 // ----- outbox
@@ -338,12 +348,14 @@ mod tests {
             operation(&"credit#in_1".parse().unwrap()),
             lease("stripe#invoice#in_1"),
             request(&tenant, "k-1"),
+            cursor(&source),
             heartbeat(&source),
             heartbeat_of_secret(&source, "2026"),
             rejects(&source, at(1_790_000_000_123)),
             sample(&source, 7),
             published(&source, "k#1"),
             owed(&source),
+            turns(&source),
             outgoing(&tenant, evt(7)),
             lane(&a_lane()),
             delivery(&a_lane(), evt(7)),

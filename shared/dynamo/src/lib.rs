@@ -33,10 +33,10 @@ mod published_keys;
 mod registry;
 mod state;
 mod table;
+mod turns;
 mod watch;
 
 /// The SDK's client, which only the wiring makes.
-pub use aws_sdk_dynamodb::Client;
 
 pub use crate::{
     commit::Commits, fanout::DeliveriesTable, inbox::InboxTable, items::outgoing::from_stream,

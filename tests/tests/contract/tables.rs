@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
 };
 use domain::ports::{
     Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
-    Watch,
+    Turns, Watch,
 };
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 use dynoxide::{Database, actions::create_table::CreateTableRequest};
@@ -107,7 +107,7 @@ impl Tables for Local {
         &self.inbox
     }
 
-    fn state(&self) -> &(impl State + Watch + PublishedKeys) {
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns) {
         &self.state
     }
 

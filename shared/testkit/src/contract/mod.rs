@@ -18,17 +18,18 @@ mod published_keys;
 mod registry;
 mod secrets;
 mod state;
+mod turns;
 mod watch;
 
 use domain::ports::{
     Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
-    StoreError, Watch,
+    StoreError, Turns, Watch,
 };
 
 pub use self::{
     deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes, outbox::outbox,
     published_keys::published_keys, registry::registry, secrets::secrets, state::state,
-    watch::watch,
+    turns::turns, watch::watch,
 };
 use crate::memory;
 
@@ -36,8 +37,8 @@ use crate::memory;
 pub trait Tables: Sync {
     /// The inbox.
     fn inbox(&self) -> &(impl Inbox + DueInbox);
-    /// Objects, operation keys, leases; the sources' health; what is owed to providers.
-    fn state(&self) -> &(impl State + Watch + PublishedKeys);
+    /// Objects, operation keys, leases; the sources' health; what is owed to providers; turns at calling them.
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns);
     /// Outgoing events.
     fn outbox(&self) -> &impl Outbox;
     /// Lanes and deliveries.
@@ -53,7 +54,7 @@ impl Tables for memory::Store {
         self
     }
 
-    fn state(&self) -> &(impl State + Watch + PublishedKeys) {
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns) {
         self
     }
 
