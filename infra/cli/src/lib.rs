@@ -15,6 +15,7 @@ pub mod dev;
 pub mod endpoints;
 pub mod events;
 pub mod print;
+pub mod replays;
 pub mod schemes;
 pub mod secret;
 pub mod send;
@@ -55,6 +56,8 @@ enum Command {
     Endpoints(On<endpoints::Endpoints>),
     /// Events received and events sent: story, replay, publish, redeliver
     Events(On<events::Events>),
+    /// Replays of many events: list, show, cancel
+    Replays(On<replays::Replays>),
 }
 
 /// A command that asks a deployment.
@@ -133,7 +136,12 @@ fn over_http(
             }
             Command::Events(on) => {
                 let client = on.client(on.command.changes(), now, err)?;
-                events::run(&on.command, &client, on.json, out).await?;
+                let deployment = on.deployment.flags();
+                events::run(&on.command, &client, &deployment, on.json, out).await?;
+            }
+            Command::Replays(on) => {
+                let client = on.client(on.command.changes(), now, err)?;
+                replays::run(&on.command, &client, on.json, out).await?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ mod health;
 mod outgoing;
 mod outside;
 mod received;
+mod replays;
 mod schemes;
 mod secrets;
 mod sources;
