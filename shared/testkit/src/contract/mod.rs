@@ -7,6 +7,7 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a contract suite is a test")]
 
+mod bulk;
 mod deliveries;
 mod due_inbox;
 mod given;
@@ -19,24 +20,25 @@ mod registry;
 mod secrets;
 mod state;
 mod turns;
+mod walk;
 mod watch;
 
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
-    StoreError, Turns, Watch,
+    Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
+    State, StoreError, Turns, Walk, Watch,
 };
 
 pub use self::{
-    deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes, outbox::outbox,
-    published_keys::published_keys, registry::registry, secrets::secrets, state::state,
-    turns::turns, watch::watch,
+    bulk::bulk, deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes,
+    outbox::outbox, published_keys::published_keys, registry::registry, secrets::secrets,
+    state::state, turns::turns, walk::walk, watch::watch,
 };
 use crate::memory;
 
 /// The tables of one deployment, whatever they are made of.
 pub trait Tables: Sync {
     /// The inbox.
-    fn inbox(&self) -> &(impl Inbox + DueInbox);
+    fn inbox(&self) -> &(impl Inbox + DueInbox + Walk);
     /// Objects, operation keys, leases; the sources' health; what is owed to providers; turns at calling them.
     fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns);
     /// Outgoing events.
@@ -44,13 +46,13 @@ pub trait Tables: Sync {
     /// Lanes and deliveries.
     fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries);
     /// Configuration.
-    fn registry(&self) -> &(impl Configure + Learning);
+    fn registry(&self) -> &(impl Configure + Learning + Bulk);
     /// Shards of every sharded index.
     fn shards(&self) -> u16;
 }
 
 impl Tables for memory::Store {
-    fn inbox(&self) -> &(impl Inbox + DueInbox) {
+    fn inbox(&self) -> &(impl Inbox + DueInbox + Walk) {
         self
     }
 
@@ -66,7 +68,7 @@ impl Tables for memory::Store {
         self
     }
 
-    fn registry(&self) -> &(impl Configure + Learning) {
+    fn registry(&self) -> &(impl Configure + Learning + Bulk) {
         self
     }
 
