@@ -81,6 +81,33 @@ async fn a_resume_is_seen_at_once() {
     assert!(matches!(world.handle(&first, 1).await, Outcome::Finished { .. }));
 }
 
+/// Whoever resumes looks for waiting events once. One that is put off in that moment would be found by nobody for hours.
+#[tokio::test]
+async fn a_resume_in_the_moment_in_which_an_event_is_put_off_is_seen() {
+    let world = World::new();
+    world.pause();
+    let event = world.put("evt_1").await;
+    let mut handling = std::pin::pin!(world.handle(&event, 1));
+    let mut context = Context::from_waker(Waker::noop());
+    while !world.store.chaos.calls().contains(&"inbox.note") {
+        assert!(handling.as_mut().poll(&mut context).is_pending());
+    }
+    world.resume();
+    assert!(matches!(handling.await, Outcome::Finished { .. }));
+
+    // Nor is it forgotten if it cannot be seen whether somebody has.
+    let world = World::new();
+    world.pause();
+    let event = world.put("evt_1").await;
+    let mut asked = 0;
+    world.registry.0.chaos.set(move |_, _| {
+        asked += 1;
+        (asked == 3).then_some((When::Before, Fault::Unavailable))
+    });
+    let outcome = world.handle(&event, 1).await;
+    assert!(matches!(outcome, Outcome::Unsure(_)) && !outcome.is_settled(), "{outcome:?}");
+}
+
 /// A worker that cannot ask does not put off for hours: perhaps the source was resumed.
 #[tokio::test]
 async fn while_the_registry_cannot_be_asked_a_pause_is_a_short_wait() {
