@@ -210,26 +210,29 @@ pub(crate) async fn begin<P: Ports>(api: &Api<P>, order: Order) -> Result<(bool,
     Ok((true, first_pages(api, work, now).await))
 }
 
-/// Sends the waiting events of a source now, because it is processed again. The id of the work.
+/// Sends the waiting events of a source now, because it was resumed then. A repeated call finds the first one's work.
 ///
 /// # Errors
 /// It could not be written down; nothing is sent before its time then.
-pub async fn resume<P: Ports>(
+pub(crate) async fn resume<P: Ports>(
     api: &Api<P>,
     source: &Source,
+    resumed_at: Timestamp,
+    rate: u32,
     actor: String,
-    reason: String,
-) -> Result<ReplayId, Problem> {
+) -> Result<Work, Problem> {
+    let name = format!("resume of {} at {resumed_at}", source.name);
     let order = Order {
-        id: ReplayId::new((api.edge.uuid)()),
+        id: id_of(Some(&name), api.edge.uuid),
         kind: Kind::Resume,
-        source: source.filed_under().clone(),
+        // Not where its events are filed now: those that wait were filed before it became the same as another.
+        source: source.name.clone(),
         selection: Selection::default().or_default(Kind::Resume),
-        rate: bulk::RATE,
-        reason,
+        rate,
+        reason: "the source was resumed".to_owned(),
         actor,
     };
-    Ok(begin(api, order).await?.1.id)
+    Ok(begin(api, order).await?.1)
 }
 
 const fn action(kind: Kind) -> &'static str {
