@@ -4,7 +4,7 @@
 //! arguments, and what should be done is a value that a shell carries out.
 //!
 //! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event;
-//! [`plan`] and [`commit`] are how it changes the world, once; [`outbox`], [`endpoint`], [`lane`], [`delivery`],
+//! [`plan`] and [`commit`] are how it changes the world, once; [`outbox`], [`endpoint`], [`destination`], [`lane`], [`delivery`],
 //! [`breaker`] and [`address`] are how that is told to others; [`ports`] is what all of it needs from a store, a queue and a network.
 
 pub mod address;
@@ -12,6 +12,7 @@ pub mod body;
 pub mod breaker;
 pub mod commit;
 pub mod delivery;
+pub mod destination;
 pub mod endpoint;
 pub mod event;
 pub mod id;
