@@ -63,7 +63,7 @@ impl Store {
         Ok(Self(Mutex::new(connection)))
     }
 
-    fn locked(&self) -> MutexGuard<'_, Connection> {
+    pub(super) fn locked(&self) -> MutexGuard<'_, Connection> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
