@@ -135,6 +135,9 @@ pub enum Handler {
         /// Also tell this tenant's endpoints when an object changes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emit_to: Option<TenantId>,
+        /// The states that they move between; a move that is not among them is refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        states: Option<crate::states::MirrorStates>,
     },
     /// Events go out to a tenant's endpoints as they came.
     Forward {
@@ -144,6 +147,25 @@ pub enum Handler {
         #[serde(default)]
         types: Vec<crate::endpoint::Pattern>,
     },
+    /// A handler of the user's own, which is part of the worker.
+    Own {
+        /// What it is called there: as a source may be.
+        name: String,
+        /// Whose endpoints it may tell.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tenant: Option<TenantId>,
+    },
+}
+
+impl Handler {
+    /// Whose endpoints it tells, as it is configured.
+    pub const fn tenant(&self) -> Option<&TenantId> {
+        match self {
+            Self::Mirror { emit_to, .. } => emit_to.as_ref(),
+            Self::Forward { tenant, .. } => Some(tenant),
+            Self::Own { tenant, .. } => tenant.as_ref(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -154,7 +176,7 @@ mod tests {
 
     fn source(only: Value) -> Source {
         let scheme = SchemeChoice::Preset("stripe".to_owned());
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let plain = Source::new("shop".parse().unwrap(), scheme, handler, Timestamp::UNIX_EPOCH);
         Source { only: serde_json::from_value(only).unwrap(), ..plain }
     }

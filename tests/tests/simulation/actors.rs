@@ -3,7 +3,7 @@
 use std::{pin::Pin, task::Poll, time::Duration};
 
 use domain::{
-    event::{Object, ObjectRef},
+    event::ObjectRef,
     id::SourceName,
     inbox::{COUNT_FIRST_FROM, Noted, Status},
     message::InboundMessage,
@@ -28,7 +28,7 @@ use sweeper::{
 use testkit::{LIMITS, memory::MemorySecrets};
 use worker::{
     Received, Worker,
-    handlers::{self, Event},
+    handlers::{Current, Event, Handlers, SHIPPED},
 };
 
 use crate::{
@@ -108,7 +108,7 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
         Request { method: "POST", url: &url, headers: &headers, body: &body, path_secret: None };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
     let scheme = if source.as_str() == BATCHED { &signing.batched } else { &signing.scheme };
-    let handler = Handler::Mirror { emit_to: None };
+    let handler = Handler::Mirror { emit_to: None, states: None };
     let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
     let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request, now);
     let store = &world.sim.store;
@@ -168,7 +168,7 @@ pub(crate) async fn handle(world: &World, batch: Vec<Handed>) {
         queue: &world.inbound,
         limits: LIMITS,
         payload_max: 1_000_000,
-        plan,
+        handlers: Handlers { plan, ..SHIPPED },
         metrics: &world.metrics,
         now: world.clock(),
     };
@@ -189,8 +189,8 @@ pub(crate) async fn handle(world: &World, batch: Vec<Handed>) {
 }
 
 /// The shipped handlers; and each object that is mirrored is credited once, whichever event comes first.
-fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan {
-    match (handlers::plan(handler, event, current), handler, &event.row.object) {
+fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
+    match ((SHIPPED.plan)(handler, event, current), handler, &event.row.object) {
         (Plan::Apply(mut changes), Handler::Mirror { .. }, Some(object)) => {
             let operation = format!("credit {}", object.id).parse().unwrap();
             changes.push(Change::once(operation).then_emit(Emit {

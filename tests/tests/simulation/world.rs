@@ -339,7 +339,7 @@ pub(crate) fn endpoint() -> EndpointId {
 
 fn configure(store: &Store) {
     let long_ago = Timestamp::UNIX_EPOCH;
-    let mirror = Handler::Mirror { emit_to: Some(tenant()) };
+    let mirror = Handler::Mirror { emit_to: Some(tenant()), states: None };
     let forward = Handler::Forward { tenant: tenant(), types: vec!["order.*".parse().unwrap()] };
     let mut tables = store.tables();
     let stripe = SchemeChoice::Preset("stripe".to_owned());

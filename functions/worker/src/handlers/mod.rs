@@ -3,13 +3,28 @@
 //! A handler is a pure function from an event, and the state of its object before, to a plan: nothing has happened until
 //! the plan is committed, so a handler may run any number of times.
 //!
-//! A handler of your own is one file beside these, and one line in [`plan`].
+//! A handler of your own is one file beside these, and one line in [`OWN`]: `README.md` shows it, and `payments` is a large
+//! one to copy from.
 
 pub mod forward;
 pub mod mirror;
+pub mod payments;
 
-use domain::{event::Object, inbox::NewRow, plan::Plan, source::Handler};
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use domain::{
+    event::{Object, ObjectRef},
+    fetch::Fetched,
+    id::TenantId,
+    inbox::NewRow,
+    plan::Plan,
+    source::Handler,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Most objects that one event's plan may look at, beside the event's own.
+pub const MAX_READS: usize = 10;
 
 /// A received event, with its bytes as they were signed; those that came compressed, as they were before.
 #[derive(Clone, Copy, Debug)]
@@ -18,18 +33,104 @@ pub struct Event<'a> {
     pub row: &'a NewRow,
     /// Its body.
     pub body: &'a [u8],
+    /// What the provider says of the object now, if it was asked.
+    pub fetched: Option<&'a Fetched>,
+    /// Whether the versions of this source order all changes of an object.
+    pub trusts_version: bool,
+    /// Whose endpoints the source tells, if it says whose.
+    pub tenant: Option<&'a TenantId>,
 }
 
-/// What turns an event into a plan; see [`plan`].
-pub type PlanFn = fn(&Handler, &Event<'_>, Option<&Object>) -> Plan;
+/// The objects that a plan may look at, as they were just before; when the plan is committed they may have changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Current {
+    /// The event's own object, if it has one and it is known.
+    pub own: Option<Object>,
+    /// Those that the handler asked for, and the event's own, if they are known.
+    pub others: BTreeMap<ObjectRef, Object>,
+}
 
-/// Plans an event. `current` is its object, as it was just before; when the plan is committed it may have become newer.
-pub fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan {
-    match (event.source(), event.event_type(), handler) {
-        // A handler of your own goes before the configured ones:
-        // ("stripe-live", Some("invoice.paid"), _) => invoice_paid::plan(event, current),
-        (_, _, Handler::Mirror { emit_to }) => mirror::plan(event, current, emit_to.as_ref()),
-        (_, _, Handler::Forward { tenant, types }) => forward::plan(event, tenant, types),
+impl Current {
+    /// The event's own object.
+    pub const fn object(&self) -> Option<&Object> {
+        self.own.as_ref()
+    }
+
+    /// An object that the handler asked for, or the event's own.
+    pub fn of(&self, object: &ObjectRef) -> Option<&Object> {
+        self.others.get(object)
+    }
+}
+
+/// What turns events into plans: the shipped ones and the user's own, or a test's.
+#[derive(Clone, Copy, Debug)]
+pub struct Handlers {
+    /// Which objects a plan will look at, beside the event's own.
+    pub reads: fn(&Handler, &Event<'_>) -> Vec<ObjectRef>,
+    /// Plans an event.
+    pub plan: fn(&Handler, &Event<'_>, &Current) -> Plan,
+}
+
+/// The handlers that ship, and those of [`own`].
+pub const SHIPPED: Handlers = Handlers { reads, plan };
+
+/// A handler of the user's own.
+pub trait Own: Sync {
+    /// Which objects its plan will look at, beside the event's own; at most [`MAX_READS`].
+    fn reads(&self, _event: &Event<'_>) -> Vec<ObjectRef> {
+        Vec::new()
+    }
+
+    /// Plans an event.
+    fn plan(&self, event: &Event<'_>, current: &Current) -> Plan;
+}
+
+/// The handlers that are written and not configured, by the name that a source gives: one line each.
+pub const OWN: &[(&str, &dyn Own)] = &[("payments", &payments::Payments)];
+
+/// A handler of [`OWN`].
+pub fn own(name: &str) -> Option<&'static dyn Own> {
+    OWN.iter().find(|(known, _)| *known == name).map(|(_, own)| *own)
+}
+
+/// Why a source's handler is not there, if it is not.
+pub fn missing(handler: &Handler) -> Option<String> {
+    let Handler::Own { name, .. } = handler else { return None };
+    if own(name).is_some() {
+        return None;
+    }
+    let known: Vec<_> = OWN.iter().map(|(known, _)| *known).collect();
+    let known = known.join(", ");
+    Some(format!(
+        "this worker has no handler {name}, only {known}; let the source use one of them (`postern sources set`), or deploy \
+         a worker that has it, then replay the event"
+    ))
+}
+
+fn reads(handler: &Handler, event: &Event<'_>) -> Vec<ObjectRef> {
+    match handler {
+        Handler::Own { name, .. } => own(name).map(|own| own.reads(event)).unwrap_or_default(),
+        Handler::Mirror { .. } | Handler::Forward { .. } => Vec::new(),
+    }
+}
+
+fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
+    match handler {
+        Handler::Mirror { emit_to, states } => {
+            mirror::plan(event, current.object(), emit_to.as_ref(), states.as_ref())
+        }
+        Handler::Forward { tenant, types } => forward::plan(event, tenant, types),
+        Handler::Own { name, .. } => match own(name) {
+            Some(own) => own.plan(event, current),
+            None => Plan::Reject(missing(handler).unwrap_or_default()),
+        },
+    }
+}
+
+impl<'a> Event<'a> {
+    /// An event of whose object nothing was fetched, whose versions are not trusted, and which is for nobody.
+    pub const fn new(row: &'a NewRow, body: &'a [u8]) -> Self {
+        Self { row, body, fetched: None, trusts_version: false, tenant: None }
     }
 }
 
@@ -42,6 +143,14 @@ impl Event<'_> {
     /// The provider's word for what happened.
     pub fn event_type(&self) -> Option<&str> {
         self.row.event_type.as_deref()
+    }
+
+    /// Reads the part of its body that a JSON pointer names, such as `/data/object`; the whole body is ``. `None`: the body
+    /// is not JSON, has no such part, or the part is not what was expected. A byte order mark in front is skipped.
+    pub fn read<T: DeserializeOwned>(&self, at: &str) -> Option<T> {
+        let body = self.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(self.body);
+        let said: Value = serde_json::from_slice(body).ok()?;
+        T::deserialize(said.pointer(at)?).ok()
     }
 
     /// What an outgoing event about the same thing is about: the object, or else the event itself.
@@ -113,7 +222,7 @@ pub(crate) mod tests {
     }
 
     fn payload(body: &[u8]) -> Vec<u8> {
-        Event { row: &row(None, None, None), body }.payload()
+        Event::new(&row(None, None, None), body).payload()
     }
 
     /// INB-raw-bytes-kept
@@ -134,8 +243,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_not_json_is_wrapped_so_that_it_can_be_unwrapped() {
-        let wrapped =
-            |body: &[u8]| serde_json::from_slice::<serde_json::Value>(&payload(body)).unwrap();
+        let wrapped = |body: &[u8]| serde_json::from_slice::<Value>(&payload(body)).unwrap();
         assert_eq!(
             wrapped(b"a=1&b=%20"),
             json!({ "content_type": "text/plain", "encoding": "utf-8", "body": "a=1&b=%20" })
@@ -151,8 +259,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_part_of_the_body_is_read_as_what_it_is_or_not_at_all() {
+        let row = row(None, None, None);
+        let read = |body: &[u8]| Event::new(&row, body).read::<u64>("/a/0");
+        assert_eq!(read(br#"{"a":[7]}"#), Some(7));
+        assert_eq!(read(b"\xef\xbb\xbf{\"a\":[7]}"), Some(7));
+        let deep = "[".repeat(100_000);
+        let bad = [r#"{"a":[7.0]}"#, r#"{"a":["7"]}"#, r#"{"a":[]}"#, "7", "a=7", "", &deep];
+        for body in bad {
+            assert_eq!(read(body.as_bytes()), None, "{}", &body[..body.len().min(20)]);
+        }
+        assert_eq!(Event::new(&row, b"7").read::<u64>(""), Some(7));
+    }
+
+    #[test]
     fn an_event_without_an_object_is_about_itself() {
-        let about = |object| Event { row: &row(None, object, None), body: b"" }.aggregate_id();
+        let about = |object| Event::new(&row(None, object, None), b"").aggregate_id();
         assert_eq!(about(Some(("invoice", "in_1"))), "in_1");
         assert_eq!(about(None), "evt_1");
     }
