@@ -28,9 +28,13 @@ const ENOUGH: u32 = 60;
 
 /// Sends events that meet `fault` at their first matching call, then at their second, and so on, and sees each of them
 /// through. The last that met none ends it.
-async fn at_every_call(stage: &Stage, fault: &Fault, least: u32) -> Result<()> {
+async fn at_every_call<'a>(
+    stage: &'a Stage,
+    sent: &mut Vec<(&'a Provider, Event)>,
+    fault: &Fault,
+    least: u32,
+) -> Result<()> {
     let control = stage.host.control()?;
-    let mut sent = Vec::new();
     for n in 0..ENOUGH {
         let provider = if n.is_multiple_of(2) { &stage.forwarded } else { &stage.mirrored };
         let event = Stage::event(&format!("{}_{n}", fault.name()));
@@ -44,7 +48,7 @@ async fn at_every_call(stage: &Stage, fault: &Fault, least: u32) -> Result<()> {
         control.heal().await?;
         if !is_struck {
             ensure!(n >= least, "{n} such calls, not {least}: {fault:?}");
-            return stage.ensure_whole(&sent).await;
+            return stage.ensure_whole(sent).await;
         }
     }
     bail!("there is no end of calls: {fault:?}")
@@ -53,16 +57,16 @@ async fn at_every_call(stage: &Stage, fault: &Fault, least: u32) -> Result<()> {
 /// L1: the answer of each write is lost, so that whoever wrote writes again; and each message is two.
 #[tokio::test]
 async fn this_line_executes_twice() -> Result<()> {
-    let stage = Stage::set().await?;
+    let (stage, mut sent) = (Stage::set().await?, Vec::new());
     let again =
         |action, function| Fault::new("dynamodb", action, "drop").of(function).after().times(1);
-    at_every_call(&stage, &again("PutItem", "ingress"), 1).await?;
-    at_every_call(&stage, &again("TransactWriteItems", "worker"), 1).await?;
-    at_every_call(&stage, &again("*", "relay"), 4).await?;
-    at_every_call(&stage, &again("*", "deliverer"), 6).await?;
+    at_every_call(&stage, &mut sent, &again("PutItem", "ingress"), 1).await?;
+    at_every_call(&stage, &mut sent, &again("TransactWriteItems", "worker"), 1).await?;
+    at_every_call(&stage, &mut sent, &again("*", "relay"), 4).await?;
+    at_every_call(&stage, &mut sent, &again("*", "deliverer"), 6).await?;
     for function in ["ingress", "relay"] {
         let twice = Fault::new("sqs", "*", "duplicate").of(function).times(1);
-        at_every_call(&stage, &twice, 1).await?;
+        at_every_call(&stage, &mut sent, &twice, 1).await?;
     }
     Ok(())
 }
