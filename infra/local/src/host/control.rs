@@ -155,6 +155,8 @@ async fn idle(State(control): Shared) -> Response {
             queues.insert(last_part(arn, ':').to_owned(), counts);
         }
     }
+    // what a move still has to send is in no queue with a consumer
+    idle &= !control.services.queues.is_moving().unwrap_or(true);
     let mut streams = Map::new();
     for (arn, place) in &control.streams {
         let read = control.services.streams.read(arn, place.done().as_ref(), 1).await;

@@ -1,7 +1,7 @@
 //! SQS: standard queues with delay, visibility, retention and dead letters, and faults on request.
 //!
-//! [`Queues`] is the handle for this process (the event sources), `wire` the same over HTTP (the functions).
-//! Message move tasks are not offered yet.
+//! [`Queues`] is the handle for this process (the event sources), `wire` the same over HTTP (the functions); `redrive` and
+//! `moves` are message move tasks.
 
 mod arrivals;
 mod attributes;
@@ -10,7 +10,9 @@ mod digest;
 mod error;
 mod fifo;
 mod message;
+mod moves;
 mod receipt;
+mod redrive;
 mod store;
 pub(super) mod wire;
 
@@ -106,6 +108,7 @@ impl Queues {
             recorder,
             faults,
         };
+        shared.store.resume_moves(shared.clock.now_ms())?;
         Ok(Self { shared: Arc::new(shared), function: None })
     }
 
@@ -192,6 +195,7 @@ impl Queues {
     /// No such queue, or the file.
     pub fn counts(&self, arn: &str) -> Result<Counts, QueueError> {
         self.shared.settings(arn)?;
+        self.shared.advance()?;
         self.shared.store.counts(arn, self.shared.clock.now_ms())
     }
 
@@ -269,6 +273,7 @@ impl Shared {
             // registered before looking, so that a message sent between the look and the wait still wakes
             let mut arrival = pin!(arrivals.notified());
             arrival.as_mut().enable();
+            self.advance()?;
             let settings = self.settings(arn)?;
             let taking = Taking {
                 max: max.clamp(1, 10),
@@ -290,7 +295,8 @@ impl Shared {
             if Instant::now() >= deadline {
                 return Ok(messages);
             }
-            let next = self.store.next_visible(arn)?.map(|next| next - self.clock.now_ms());
+            let next = [self.store.next_visible(arn)?, self.store.next_move_at()?];
+            let next = next.into_iter().flatten().min().map(|next| next - self.clock.now_ms());
             let until = match next.and_then(|next| u64::try_from(next.max(1)).ok()) {
                 Some(next) => deadline.min(Instant::now() + Duration::from_millis(next)),
                 None => deadline,

@@ -39,7 +39,7 @@ impl Queues {
         let name = text(request, "QueueUrl").map(name_of).or_else(|| text(request, "QueueName"));
         match name {
             Some(name) => self.arn_of(name).unwrap_or_else(|_| self.arn_for(name)),
-            None => "*".to_owned(),
+            None => text(request, "SourceArn").unwrap_or("*").to_owned(),
         }
     }
 
@@ -74,6 +74,9 @@ impl Queues {
                 return Ok(json!({ "QueueUrl": self.url_of(name) }));
             }
             "CreateQueue" => return self.create(request),
+            "StartMessageMoveTask" => return self.start_move(request),
+            "ListMessageMoveTasks" => return self.list_moves(request),
+            "CancelMessageMoveTask" => return self.cancel_move(request),
             "SendMessage"
             | "SendMessageBatch"
             | "ReceiveMessage"
@@ -220,7 +223,7 @@ fn names(request: &Value, member: &str) -> Vec<String> {
 }
 
 /// An optional whole number within its limits.
-fn limited(
+pub(super) fn limited(
     request: &Value,
     member: &str,
     least: u64,
