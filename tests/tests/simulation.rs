@@ -19,6 +19,8 @@
 mod actors;
 #[path = "simulation/check.rs"]
 mod check;
+#[path = "simulation/model.rs"]
+mod model;
 #[path = "simulation/named.rs"]
 mod named;
 #[path = "simulation/ports.rs"]
@@ -63,8 +65,10 @@ fn every_broken_promise_is_noticed_as_what_it_is() {
     let broken = [
         (Broken::NoSweeper, "still not at rest"),
         (Broken::AnswersBeforeStoring, "was answered with 2xx and is not in the table"),
-        (Broken::UnguardedObjects, "is the newest"),
-        (Broken::ForgetsOperations, "operation credit in_"),
+        (Broken::NoReconciler, "L6, "),
+        (Broken::DropsParked, "L10, a row went away"),
+        (Broken::UnguardedObjects, " back to "),
+        (Broken::ForgetsOperations, "L8, operation credit in_"),
         (Broken::FinishesApart, "was told 1 times, not 0"),
         (Broken::EmitsApart, "was told 0 times, not 1"),
         (Broken::CountsLate, "pending: [\"mirror#evt_k\"]"),

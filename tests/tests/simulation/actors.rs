@@ -4,7 +4,7 @@ use std::{pin::Pin, task::Poll, time::Duration};
 
 use domain::{
     event::{Object, ObjectRef},
-    id::SourceName,
+    id::{InboxKey, SourceName},
     inbox::{COUNT_FIRST_FROM, Noted, Status},
     message::InboundMessage,
     plan::{Change, Emit, Plan},
@@ -14,7 +14,7 @@ use domain::{
 use flow::{
     accept::Door,
     fanout::{FanOut, Fate},
-    incoming::Incoming,
+    incoming::{Fetched, Incoming},
 };
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
@@ -25,7 +25,10 @@ use sweeper::{
     errands::Errands,
     provider::{Answered, NoAnswer, Provider},
 };
-use testkit::{LIMITS, memory::MemorySecrets};
+use testkit::{
+    LIMITS,
+    memory::{MemoryQueue, MemorySecrets, Store},
+};
 use worker::{
     Received, Worker,
     handlers::{self, Event},
@@ -58,6 +61,7 @@ pub(crate) const ACTORS: &[(&str, u32, Actor)] = &[
     ("relay", 3, relay),
     ("deliverer", 4, subscriber::deliverer),
     ("sweeper", 1, sweeper),
+    ("reconciler", 1, reconciler),
     ("person", 1, person),
 ];
 
@@ -111,10 +115,42 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
     let handler = Handler::Mirror { emit_to: None };
     let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
     let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request, now);
-    let store = &world.sim.store;
-    let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
-    let accepted = door.accept(incoming, world.name("token"), now).await;
+    let accepted = door(world).accept(incoming, world.name("token"), now).await;
     accepted.is_ok() || world.sim.broken == Some(Broken::AnswersBeforeStoring)
+}
+
+fn door(world: &World) -> Door<'_, Store, MemoryQueue, Store> {
+    let store = &world.sim.store;
+    Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE }
+}
+
+/// The provider's list of what happened is read, and ingress accepts what is on it: what never came, and what did.
+pub(crate) fn reconciler<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    if world.sim.broken == Some(Broken::NoReconciler) {
+        return None;
+    }
+    let accepted = world.accepted.borrow();
+    let absent: Vec<usize> = (0..world.facts.len()).filter(|n| !accepted.contains(n)).collect();
+    drop(accepted);
+    // In a storm it also reads again what is known: its windows overlap.
+    let is_calm = world.weather.get().is_calm;
+    let listed = if is_calm { absent } else { (0..world.facts.len()).collect() };
+    let fact = *listed.get(rng.random_range(0..listed.len().max(1)))?;
+    process("reconciler", async move {
+        if fetch(world, fact).await {
+            world.accepted.borrow_mut().insert(fact);
+        }
+    })
+}
+
+/// An event of the provider's list, accepted as ingress accepts one. Whether it is in the table.
+pub(crate) async fn fetch(world: &World, fact: usize) -> bool {
+    let (now, body, headers) = (world.now(), world.facts[fact].body.as_slice(), HeaderMap::new());
+    let request = Request { method: "GET", url: "/", headers: &headers, body, path_secret: None };
+    let identity = signing::identify(&SIGNING.scheme, &request, now);
+    let source = world.facts[fact].key.source().clone();
+    let incoming = Incoming::fetched(source, Fetched { body, identity });
+    door(world).accept(incoming, world.name("token"), now).await.is_ok()
 }
 
 /// Lambda takes a few messages, and runs the worker on them.
@@ -210,7 +246,12 @@ fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan 
 
 /// What subscribers get of an object's credit.
 pub(crate) fn credit(object: &ObjectRef) -> Vec<u8> {
-    format!(r#"{{"credit":"{}"}}"#, object.id).into_bytes()
+    credit_of(&object.id)
+}
+
+/// The same, by the object's id.
+pub(crate) fn credit_of(id: &str) -> Vec<u8> {
+    format!(r#"{{"credit":"{id}"}}"#).into_bytes()
 }
 
 /// A deadline that is over after so many polls.
@@ -244,13 +285,7 @@ pub(crate) fn relay<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w
     })
 }
 
-type Out<'w> = FanOut<
-    'w,
-    testkit::memory::Store,
-    testkit::memory::Store,
-    testkit::memory::Store,
-    testkit::memory::MemoryQueue,
->;
+type Out<'w> = FanOut<'w, Store, Store, Store, MemoryQueue>;
 
 fn fan_out(world: &World) -> Out<'_> {
     let store = &world.sim.store;
@@ -317,12 +352,15 @@ pub(crate) fn person<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'
     let finished = tables.inbox.values().filter(|item| item.row.status == Status::Processed);
     let finished: Vec<_> = finished.map(|item| item.row.new.key.clone()).collect();
     let key = finished.get(rng.random_range(0..finished.len().max(1)))?.clone();
-    process("person", async move {
-        let (store, now) = (&world.sim.store, world.now());
-        if let Ok(Noted::Yes) = store.replay(&key, now + FIRST_DUE, now).await {
-            world.inbound.send(&[InboundMessage(key)], Duration::ZERO).await;
-        }
-    })
+    process("person", replay(world, key))
+}
+
+/// An operator has an event handled again.
+pub(crate) async fn replay(world: &World, key: InboxKey) {
+    let (store, now) = (&world.sim.store, world.now());
+    if let Ok(Noted::Yes) = store.replay(&key, now + FIRST_DUE, now).await {
+        world.inbound.send(&[InboundMessage(key)], Duration::ZERO).await;
+    }
 }
 
 /// Something happens to the queue that no process did.

@@ -2,7 +2,7 @@
 //! with one of its promises broken.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -16,11 +16,13 @@ use domain::{
     inbox::Status,
     outbox::OutboxRow,
     plan::Guard,
-    ports::{Lease, State, Stored},
+    ports::{Lease, State, StoreError, Stored},
 };
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use testkit::memory::Store;
+
+use crate::subscriber;
 
 /// A promise that is broken on purpose, to see that the simulation would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,10 @@ pub(crate) enum Broken {
     CountsLate,
     /// Each try of an outgoing event gets an id of its own.
     FreshIds,
+    /// Nobody reads the provider's list.
+    NoReconciler,
+    /// What cannot be done is given up without a word: its row goes away.
+    DropsParked,
 }
 
 /// The tables, as processes see them.
@@ -54,6 +60,8 @@ pub(crate) struct Sim {
     pub(crate) broken: Option<Broken>,
     /// Events whose handling kills the process, each time.
     pub(crate) killers: Mutex<BTreeSet<InboxKey>>,
+    /// Events whose handling fails until then, because of a mistake in the code that is mended by then.
+    pub(crate) mistakes: Mutex<BTreeMap<InboxKey, Timestamp>>,
     killed: AtomicBool,
     conflicts: Mutex<Option<(StdRng, f64)>>,
 }
@@ -65,6 +73,7 @@ impl Sim {
             store: Store::new(4),
             broken,
             killers: Mutex::default(),
+            mistakes: Mutex::default(),
             killed: AtomicBool::new(false),
             conflicts: Mutex::default(),
         }
@@ -83,6 +92,12 @@ impl Sim {
 
     fn is_killer(&self, key: &InboxKey) -> bool {
         self.killers.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    /// Whether the code that handles an event is wrong at the moment.
+    fn is_mistaken(&self, key: &InboxKey) -> bool {
+        let mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
+        mistakes.get(key).is_some_and(|mended| subscriber::now() < *mended)
     }
 
     /// A refusal in which one item, perhaps the row itself, is held by somebody else.
@@ -159,6 +174,12 @@ impl State for Sim {
         if self.is_killer(&commit.claim.key) {
             self.killed.store(true, Ordering::Relaxed);
             return std::future::pending().await;
+        }
+        if self.broken == Some(Broken::DropsParked) {
+            self.store.tables().inbox.retain(|_, item| item.row.status != Status::DeadLetter);
+        }
+        if self.is_mistaken(&commit.claim.key) {
+            return Err(StoreError::Refused("the code is wrong".into()));
         }
         if let Some(conflict) = self.conflict(commit) {
             return Ok(conflict);

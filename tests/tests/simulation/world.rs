@@ -69,6 +69,8 @@ pub(crate) enum Nature {
     Killer,
     /// Its source is not configured any more: it is parked.
     Orphan,
+    /// The code that handles it is wrong for so many seconds. Then somebody mends it, and replays what was parked.
+    Mistaken(u32),
 }
 
 /// Something that happened at the provider.
@@ -116,6 +118,8 @@ pub(crate) struct Weather {
     pub(crate) timeouts: f64,
     /// Whether the stream is read at all.
     pub(crate) stream: bool,
+    /// Whether the storm is over.
+    pub(crate) is_calm: bool,
 }
 
 impl Weather {
@@ -133,6 +137,7 @@ impl Weather {
             failures: often(0.6),
             timeouts: often(0.1),
             stream: rng.random_bool(0.7),
+            is_calm: false,
         }
     }
 }
@@ -152,7 +157,7 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Fact>,
     /// What the provider is going to send.
     pub(crate) sends: RefCell<Vec<Send>>,
-    /// Facts that were answered with 2xx.
+    /// Facts that were answered with 2xx, or were fetched.
     pub(crate) accepted: RefCell<BTreeSet<usize>>,
     /// How bad it is at the moment.
     pub(crate) weather: Cell<Weather>,
@@ -213,6 +218,14 @@ impl World {
         configure(&registry);
         let killers = facts.iter().filter(|fact| fact.nature == Nature::Killer);
         *sim.killers.lock().unwrap() = killers.map(|fact| fact.key.clone()).collect();
+        let mended = |seconds: u32| Timestamp::from_second(BEGIN + i64::from(seconds)).unwrap();
+        *sim.mistakes.lock().unwrap() = facts
+            .iter()
+            .filter_map(|fact| match fact.nature {
+                Nature::Mistaken(seconds) => Some((fact.key.clone(), mended(seconds))),
+                _ => None,
+            })
+            .collect();
         let (fresh, stale) = (Duration::from_secs(300), Duration::from_secs(3600));
         let world = Self {
             sim,
@@ -222,7 +235,7 @@ impl World {
             facts,
             sends: RefCell::default(),
             accepted: RefCell::default(),
-            weather: Cell::default(),
+            weather: Cell::new(Weather { is_calm: true, ..Weather::default() }),
             born: Cell::default(),
             stream: Cell::default(),
             applied: RefCell::default(),
@@ -276,7 +289,8 @@ impl World {
         self.sim.store.chaos.heal();
         self.inbound.chaos.heal();
         self.wake.chaos.heal();
-        self.weather.set(Weather { stream: self.weather.get().stream, ..Weather::default() });
+        let stream = self.weather.get().stream;
+        self.weather.set(Weather { stream, is_calm: true, ..Weather::default() });
     }
 
     /// What time it is.
@@ -441,17 +455,28 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
     if rng.random_bool(0.4) {
         facts.push(fact("mirror", "evt_k", "killer.made", "k_1", 1, 0, Nature::Killer));
     }
+    if rng.random_bool(0.5) {
+        // Now and then it is wrong for longer than an event is tried.
+        let longest = if rng.random_bool(0.5) { 600 } else { 20_000 };
+        let seconds = rng.random_range(0..longest);
+        let nature = Nature::Mistaken(seconds);
+        facts.push(fact("mirror", "evt_m", "invoice.updated", "in_0", 2, 0, nature));
+    }
     if rng.random_bool(0.2) {
         facts.push(fact("gone", "evt_o", "order.paid", "or_1", 1, 0, Nature::Orphan));
     }
     facts
 }
 
-/// Every fact is sent at least once, in any order: a late one may be late by an hour.
+/// Most facts are sent at least once, in any order: a late one may be late by an hour. Some are never sent.
 fn sends(world: &World, rng: &mut StdRng) -> Vec<Send> {
     let mut sends = Vec::new();
     for fact in 0..world.facts.len() {
-        let copies = if rng.random_bool(0.3) { rng.random_range(2..=4) } else { 1 };
+        let copies = match rng.random_range(0..10) {
+            0 => 0,
+            1..=3 => rng.random_range(2..=4),
+            _ => 1,
+        };
         for _ in 0..copies {
             let late = if rng.random_bool(0.1) { 3600 } else { 20 };
             let at = world.now() + Duration::from_millis(rng.random_range(0..late * 1000));
