@@ -27,6 +27,8 @@ mod named;
 mod ports;
 #[path = "simulation/run.rs"]
 mod run;
+#[path = "simulation/scenes.rs"]
+mod scenes;
 #[path = "simulation/subscriber.rs"]
 mod subscriber;
 #[path = "simulation/world.rs"]
