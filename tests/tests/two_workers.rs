@@ -20,7 +20,7 @@ mod stack;
 mod tables;
 
 use domain::{event::Version, inbox::Status};
-use race::{Race, Store, applied, rejected};
+use race::{Race, Store, applied, counted, rejected};
 use worker::Outcome;
 
 /// Rounds of the race that matters most: two copies of one message.
@@ -61,6 +61,21 @@ async fn two_workers_on_two_events_of_one_invoice_grant_one_credit_and_keep_the_
         for key in [&older, &newer] {
             race.is(key, Status::Processed).await;
         }
+        race.clear().await;
+    }
+}
+
+/// D11, D13: two events that both look at one object before they change it. Neither change is lost: who comes second looks
+/// and plans again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_workers_on_two_events_that_build_on_one_object_lose_neither() {
+    let race = Race::new(Store::AsItIs).await;
+    for n in 0..FEWER {
+        let (one, other) = (race.came(n, "a", 1).await, race.came(n, "b", 1).await);
+        let outcomes = race.run([(&one, counted), (&other, counted)]).await;
+        let is_finished = |outcome: &Outcome| matches!(outcome, Outcome::Finished { .. });
+        assert!(outcomes.iter().all(is_finished), "round {n}: {outcomes:?}");
+        race.is_counted_twice(n).await;
         race.clear().await;
     }
 }

@@ -196,7 +196,8 @@ fn key_of(source: &str, event: &str) -> Result<InboxKey, Problem> {
 async fn tenant_told<P: Ports>(api: &Api<P>, key: &InboxKey) -> Result<Option<TenantId>, Problem> {
     let source = api.registry.source(key.source()).await?;
     Ok(source.and_then(|source| match source.handler {
-        Handler::Mirror { emit_to } => emit_to,
+        Handler::Mirror { emit_to, .. } => emit_to,
+        Handler::Own { tenant, .. } => tenant,
         Handler::Forward { tenant, .. } => Some(tenant),
     }))
 }

@@ -492,7 +492,7 @@ async fn the_gauges_say_what_is_left_and_for_how_long() {
     bench.outgoing("o", 30);
     bench.store.wake(&lane, at(70)).await.unwrap();
     let scheme = SchemeChoice::Preset("stripe".to_owned());
-    let handler = Handler::Mirror { emit_to: None };
+    let handler = Handler::Mirror { emit_to: None, states: None };
     let source = Source::new("shop".parse().unwrap(), scheme, handler, at(0));
     bench.store.tables().sources.insert(source.name.clone(), source.clone());
     let accepted = AcceptReport { at: at(40), key_id: None, is_new: true };
@@ -519,7 +519,7 @@ const CIRCLE_KEY: &str = "879dc113-5ca4-4ff7-a6b7-54652083fcf8";
 impl Bench {
     fn source(&self, name: &str, scheme: &str) {
         let scheme = SchemeChoice::Preset(scheme.to_owned());
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let source = Source::new(name.parse().unwrap(), scheme, handler, at(0));
         self.store.tables().sources.insert(source.name.clone(), source);
     }

@@ -6,18 +6,21 @@ use std::{
 };
 
 use domain::{
-    commit::{Commit, HELD, MAX_ROUNDS, Next},
-    event::{Object, Origin},
+    commit::{Commit, CommitOutcome, HELD, MAX_PLANS, MAX_ROUNDS, Next, RESTLESS},
+    event::Origin,
     inbox::{ChangeResult, Failure, Noted, Row, Status},
     message::InboundMessage,
-    plan::{Change, Plan},
+    plan::{BadPlan, Change, Plan},
     ports::{Bodies, Finish, Inbox, Queue, Registry, State, StoreError, Stored},
 };
 use flow::content::Content;
 use jiff::Timestamp;
 use runtime::telemetry::chain;
 
-use crate::{Worker, handlers::Event};
+use crate::{
+    Feed, Worker, handlers,
+    knowing::{self, Known},
+};
 
 /// How an attempt ended.
 #[derive(Debug)]
@@ -57,9 +60,26 @@ pub(crate) fn hopeless(code: &str, message: &str) -> Ended {
     Ended::Failed { failure: Failure::new(code, message), is_permanent: true }
 }
 
-fn busy(message: &str) -> Ended {
-    Ended::Waits { delay: None, reason: Failure::new("store_busy", message) }
+/// The panic hook has logged the place. What it said stays out of the row: it may quote the event.
+pub(crate) fn panicked() -> Ended {
+    failed("handler_panicked", "the handler panicked; its place is in the log")
 }
+
+/// Not the event's fault, so not counted.
+pub(crate) fn waits(code: &str, message: &str) -> Ended {
+    Ended::Waits { delay: None, reason: Failure::new(code, message) }
+}
+
+fn busy(message: &str) -> Ended {
+    waits("store_busy", message)
+}
+
+const THROTTLED: &str = "the store takes no more for the moment";
+const LEASE_LOST: &str = "the object's lease was another attempt's when the change was to be written, so what was read may be old";
+const TOO_LARGE: &str = "the store will never take this change: an object has more than 400 KB or all of it more than 4 MB; \
+     keep less of the event, then replay it";
+const MALFORMED: &str =
+    "the store will never take this change: it is malformed; the log has the reasons it gave";
 
 /// The end of an attempt in which the store did not do as it was asked.
 ///
@@ -121,79 +141,134 @@ where
         if let Err(other) = feed.source.wants(content.bytes()) {
             return self.finish(row, Status::Ignored, Vec::new(), Some(other.to_string())).await;
         }
-        let current = match &row.new.object {
-            Some(object) => self.state.object(row.new.key.source(), object).await?,
-            None => None,
-        };
-        let event = Event { row: &row.new, body: content.bytes() };
-        let plan = || (self.plan)(&feed.source.handler, &event, current.as_ref());
-        // The panic hook has logged the place. What it said stays out of the row: it may quote the event.
-        let Ok(plan) = catch_unwind(AssertUnwindSafe(plan)) else {
-            return Ok(failed("handler_panicked", "the handler panicked; its place is in the log"));
-        };
-        self.tell_plan(&row.new, &plan);
-        match plan {
-            Plan::Apply(changes) => self.apply(row, changes, current.as_ref()).await,
-            Plan::Ignored(reason) => {
-                self.finish(row, Status::Ignored, Vec::new(), Some(reason)).await
-            }
-            Plan::Requeue { delay, reason } => {
-                Ok(Ended::Waits { delay: Some(delay), reason: Failure::new("waits", &reason) })
-            }
-            Plan::Reject(reason) => Ok(hopeless("rejected", &reason)),
-        }
+        self.carry_out(row, &feed, content.bytes()).await
     }
 
-    /// Makes changes true in one transaction, narrowed to what is still to be done.
-    async fn apply(
+    /// Plans an event and makes its plan true.
+    async fn carry_out(&self, row: &Row, feed: &Feed, body: &[u8]) -> Stored<Ended> {
+        if let Some(why) = handlers::missing(&feed.source.handler) {
+            return Ok(hopeless("no_handler", &why));
+        }
+        let known = match self.know(row, feed, body).await? {
+            Ok(known) => known,
+            Err(ended) => return Ok(ended),
+        };
+        let lease = known.lease.clone();
+        let ended = self.plan_and_apply(row, feed, body, known).await;
+        if let Some(lease) = lease
+            && let Err(error) = self.state.give_back(&lease, (self.now)()).await
+        {
+            // It ends by itself, and until then only the object's next event waits.
+            tracing::info!(error = %chain(&error), "a lease was not given back");
+        }
+        ended
+    }
+
+    /// Plans, and plans again if an object was no longer as the plan had seen it.
+    async fn plan_and_apply(
         &self,
         row: &Row,
-        changes: Vec<Change>,
-        current: Option<&Object>,
+        feed: &Feed,
+        body: &[u8],
+        mut known: Known,
     ) -> Stored<Ended> {
+        for round in 1..=MAX_PLANS {
+            let event = knowing::event(&row.new, feed, body, known.fetched.as_ref());
+            let plan = || (self.handlers.plan)(&feed.source.handler, &event, &known.current);
+            let Ok(plan) = catch_unwind(AssertUnwindSafe(plan)) else { return Ok(panicked()) };
+            self.tell_plan(&row.new, &plan);
+            match plan {
+                Plan::Apply(changes) => {
+                    if let Some(ended) = self.apply(row, changes, &known).await? {
+                        return Ok(ended);
+                    }
+                }
+                Plan::Ignored(reason) => {
+                    return self.finish(row, Status::Ignored, Vec::new(), Some(reason)).await;
+                }
+                Plan::Requeue { delay, reason } => {
+                    let reason = Failure::new("waits", &reason);
+                    return Ok(Ended::Waits { delay: Some(delay), reason });
+                }
+                Plan::Reject(reason) => return Ok(hopeless("rejected", &reason)),
+            }
+            if round < MAX_PLANS {
+                known = match self.know_again(row, feed, body, known).await? {
+                    Ok(known) => known,
+                    Err(ended) => return Ok(ended),
+                };
+            }
+        }
+        Ok(waits("conflict", RESTLESS))
+    }
+
+    /// Makes changes true in one transaction, narrowed to what is still to be done. `None`: plan again.
+    async fn apply(&self, row: &Row, changes: Vec<Change>, known: &Known) -> Stored<Option<Ended>> {
         let now = (self.now)();
-        let expires_at = self.expiry(now);
-        let received_at = row.new.received_at;
-        let staged = Commit::stage(row.claim(), received_at, now, expires_at, changes, None);
+        let (expires_at, received_at) = (self.expiry(now), row.new.received_at);
+        let (knowledge, lease) = (known.knowledge(&row.new), known.lease.clone());
+        let staged =
+            Commit::stage(row.claim(), received_at, now, expires_at, changes, knowledge, lease);
         let mut commit = match staged {
             Ok(commit) => commit.traced(row.new.traceparent.as_deref()),
-            Err(bad) => return Ok(hopeless("bad_plan", &bad.to_string())),
+            Err(bad @ BadPlan::TooLarge { .. }) => {
+                self.tell_commit(&row.new, &[CommitOutcome::TooLarge].into());
+                return Ok(Some(hopeless("too_large", &bad.to_string())));
+            }
+            Err(bad) => return Ok(Some(hopeless("bad_plan", &bad.to_string()))),
         };
-        if let (Some(object), Some(current)) = (&row.new.object, current) {
+        if let (Some(object), Some(current)) = (&row.new.object, known.current.object()) {
+            let before = commit.results.len();
             commit = commit.without_stale(object, current);
+            let dropped = commit.results.get(before..).unwrap_or_default();
+            self.tell_commit(&row.new, &CommitOutcome::of_dropped(dropped));
         }
         if let Err(too_large) = self.lay_aside(&mut commit).await? {
-            return Ok(hopeless("payload_too_large", &too_large.to_string()));
+            return Ok(Some(hopeless("payload_too_large", &too_large.to_string())));
         }
+        self.commit(row, commit).await
+    }
+
+    /// Commits, narrowed to what is still to be done, in a few rounds. `None`: plan again.
+    async fn commit(&self, row: &Row, mut commit: Commit) -> Stored<Option<Ended>> {
         for _ in 0..MAX_ROUNDS {
             if commit.is_empty() {
                 break;
             }
-            let answer = self.state.commit(&commit).await?;
-            match commit.after(&answer) {
+            let answer = match self.state.commit(&commit).await {
+                Err(StoreError::Throttled(cause)) => {
+                    tracing::info!(error = %chain(&*cause), "a commit was throttled");
+                    self.tell_commit(&row.new, &[CommitOutcome::Throttled].into());
+                    return Ok(Some(waits("throttled", THROTTLED)));
+                }
+                answer => answer?,
+            };
+            let known = commit.results.len();
+            let next = commit.after(&answer);
+            self.tell_commit(&row.new, &next.outcomes(known));
+            match next {
                 Next::Done(results) => {
-                    return Ok(Ended::Finished {
-                        status: Status::Processed,
-                        results,
-                        reason: None,
-                    });
+                    let status = Status::Processed;
+                    return Ok(Some(Ended::Finished { status, results, reason: None }));
                 }
-                Next::Moved => return Ok(Ended::Moved),
                 Next::Narrowed(next) | Next::Again(next) => commit = next,
-                Next::Later(why) => return Ok(busy(why)),
-                Next::LeaseLost => return Ok(busy("the object's lease was lost")),
-                Next::Invalid => {
-                    return Ok(hopeless(
-                        "store_refused",
-                        "the store will never take this change: it is too large or malformed",
-                    ));
-                }
+                Next::Replan => return Ok(None),
+                Next::Moved => return Ok(Some(Ended::Moved)),
+                Next::Throttled => return Ok(Some(waits("throttled", THROTTLED))),
+                Next::Later(why) => return Ok(Some(busy(why))),
+                Next::LeaseLost => return Ok(Some(waits("lease_lost", LEASE_LOST))),
+                Next::TooLarge => return Ok(Some(hopeless("too_large", TOO_LARGE))),
+                Next::Invalid => return Ok(Some(hopeless("store_refused", MALFORMED))),
             }
         }
-        if commit.is_empty() {
-            return self.finish(row, Status::Processed, commit.results, None).await;
+        if !commit.is_empty() {
+            return Ok(Some(waits("conflict", HELD)));
         }
-        Ok(busy(HELD))
+        let ended = self.finish(row, Status::Processed, commit.results, None).await?;
+        if matches!(ended, Ended::Moved) {
+            self.tell_commit(&row.new, &[CommitOutcome::AlreadyFinished].into());
+        }
+        Ok(Some(ended))
     }
 
     /// Ends a row that changes nothing else.

@@ -10,7 +10,8 @@
 //! refuse the message), let one event's failure or panic touch its neighbours, or do a handler's work outside the
 //! transaction.
 //!
-//! Reading order: this file; `attempt` is one try, from the body to the commit; `split` is what is done with a request
+//! Reading order: this file; `attempt` is one try, from the body to the commit; `knowing` is what its plan may look at;
+//! `split` is what is done with a request
 //! that carries several events; `ending` writes down what became of it;
 //! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS.
 
@@ -19,6 +20,7 @@ mod batch;
 pub mod config;
 mod ending;
 pub mod handlers;
+mod knowing;
 mod payload;
 mod sources;
 mod split;
@@ -58,8 +60,8 @@ pub struct Worker<'a, I, S, R, B, Q, N> {
     pub limits: Limits,
     /// Largest payload of an outgoing event, in bytes.
     pub payload_max: usize,
-    /// What events mean: [`handlers::plan`], or a test's own.
-    pub plan: handlers::PlanFn,
+    /// What events mean: [`handlers::SHIPPED`], or a test's own.
+    pub handlers: handlers::Handlers,
     /// What is counted.
     pub metrics: &'a Metrics,
     /// The edge's clock. An attempt takes seconds, and what follows from its end is timed from its end.

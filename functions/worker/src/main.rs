@@ -8,7 +8,7 @@ use runtime::{
     aws::{Aws, Pace, Service},
     telemetry::{self, Metrics},
 };
-use worker::{Sources, Worker, config::Config, handlers::plan};
+use worker::{Sources, Worker, config::Config, handlers::SHIPPED};
 
 #[tokio::main]
 #[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
@@ -28,8 +28,10 @@ async fn main() -> Result<(), Error> {
     let queue = &SqsQueue::new(aws.sqs(), c.inbound_queue_url);
     let (metrics, limits, payload_max) = (&Metrics::new(&c.base.env_name), c.limits, c.payload_max);
     let (inbox, state, now) = (&inbox, &state, Timestamp::now);
+    let handlers = SHIPPED;
+    #[rustfmt::skip]
     let worker =
-        &Worker { inbox, state, sources, bodies, queue, limits, payload_max, plan, metrics, now };
+        &Worker { inbox, state, sources, bodies, queue, limits, payload_max, handlers, metrics, now };
     let handle = |event: LambdaEvent<SqsEvent>| async move {
         let ends = i64::try_from(event.context.deadline).map(Timestamp::from_millisecond)??;
         let answer = worker.batch(event.payload, ends, rand::random).await;

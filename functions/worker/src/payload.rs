@@ -4,17 +4,13 @@ use domain::{
     body::Sha256Hash,
     commit::Commit,
     message::InboundMessage,
-    outbox::Payload,
+    outbox::{INLINE_MAX, Payload},
     ports::{Bodies, Inbox, Queue, Registry, State, StoreError, Stored},
 };
 use flow::payload::{compress, name};
 use jiff::Timestamp;
 
 use crate::Worker;
-
-/// Largest payload that stands in the outbox row itself, in bytes. A row of a transaction costs two write units per
-/// KiB, and all rows of one hold 4 MB together.
-const INLINE_MAX: usize = 16 * 1024;
 
 /// A payload that may not go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -85,7 +85,8 @@ mod tests {
 
     fn known() -> Sources<Store> {
         let scheme = SchemeChoice::Preset("stripe".to_owned());
-        let source = Source::new(shop(), scheme, Handler::Mirror { emit_to: None }, at(0));
+        let source =
+            Source::new(shop(), scheme, Handler::Mirror { emit_to: None, states: None }, at(0));
         let sources =
             Sources::new(Store::new(1), Duration::from_secs(300), Duration::from_secs(3600));
         sources.registry.tables().sources.insert(shop(), source);

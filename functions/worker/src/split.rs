@@ -76,7 +76,7 @@ impl Tally {
             counts.map(|(count, result)| ChangeResult::children(count, result)).collect();
         if self.conflicting > 0 {
             let what = format!("{} of them have a known id and other bytes", self.conflicting);
-            results.push(ChangeResult { what, result: Applied::DuplicateEffect });
+            results.push(ChangeResult::new(what, Applied::DuplicateEffect));
         }
         results
     }

@@ -1,8 +1,9 @@
 //! One wide log line for each message, and the metrics. Neither holds a word of the event's body.
 
-use std::error::Error;
+use std::{collections::BTreeSet, error::Error};
 
 use domain::{
+    commit::CommitOutcome,
     id::InboxKey,
     inbox::{Applied, ChangeResult, NewRow, Row, Status, children},
     plan::Plan,
@@ -82,11 +83,29 @@ fn summary(results: &[ChangeResult]) -> String {
         (Applied::Stale, "stale"),
         (Applied::DuplicateEffect, "done before"),
         (Applied::AlreadyEmitted, "emitted before"),
+        (Applied::Refused, "refused"),
+        (Applied::Covered, "covered by what was fetched later"),
     ];
     let counts = ways.map(|(way, word)| (results.iter().filter(|r| r.result == way).count(), word));
     let told: Vec<String> =
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
     if told.is_empty() { "nothing to change".to_owned() } else { told.join(", ") }
+}
+
+/// A sentence for whoever reads the log.
+const fn said(outcome: CommitOutcome) -> &'static str {
+    match outcome {
+        CommitOutcome::Applied => "what the plan says is true",
+        CommitOutcome::AlreadyFinished => {
+            "somebody else had finished, parked or re-armed the event"
+        }
+        CommitOutcome::Stale => "an object was newer already, and stays",
+        CommitOutcome::DuplicateEffect => "an effect was there already, and is not repeated",
+        CommitOutcome::LeaseLost => "the lease had passed to another attempt; nothing was written",
+        CommitOutcome::Conflict => "somebody else changed or held an item; nothing was written",
+        CommitOutcome::Throttled => "the store took no more; nothing was written",
+        CommitOutcome::TooLarge => "the store will never take so much; nothing was written",
+    }
 }
 
 impl<I, S, R, B, Q, N: Fn() -> Timestamp> Worker<'_, I, S, R, B, Q, N> {
@@ -107,6 +126,23 @@ impl<I, S, R, B, Q, N: Fn() -> Timestamp> Worker<'_, I, S, R, B, Q, N> {
             ..Step::default()
         };
         step.info("planned");
+    }
+
+    /// Tells how one try to make a plan true came out. An answer that decides nothing has no outcome.
+    pub(crate) fn tell_commit(&self, row: &NewRow, outcomes: &BTreeSet<CommitOutcome>) {
+        let source = row.key.source().as_str();
+        for outcome in outcomes {
+            self.metrics.count(outcome.metric(), Some(source), 1);
+            let step = Step {
+                stage: "commit",
+                source: Some(source),
+                event_id: Some(row.key.event_id()),
+                event_type: row.event_type.as_deref(),
+                result: outcome.word(),
+                ..Step::default()
+            };
+            step.info(said(*outcome));
+        }
     }
 
     /// Tells what became of a message.

@@ -35,8 +35,10 @@ use testkit::{
 };
 use worker::{
     Outcome, Received, Sources, Worker,
-    handlers::{self, Event, PlanFn},
+    handlers::{Current, Event, Handlers, SHIPPED},
 };
+
+type PlanFn = fn(&Handler, &Event<'_>, &Current) -> Plan;
 
 /// One deployment, with one event in its inbox.
 struct Bench {
@@ -45,7 +47,7 @@ struct Bench {
     sources: Sources<Store>,
     metrics: Metrics,
     clock: AtomicI64,
-    plan: PlanFn,
+    handlers: Handlers,
     payload_max: usize,
 }
 
@@ -83,7 +85,7 @@ fn row(body: &[u8]) -> NewRow {
 
 fn source() -> Source {
     let scheme = SchemeChoice::Preset("stripe".to_owned());
-    let handler = Handler::Mirror { emit_to: Some("demo".parse().unwrap()) };
+    let handler = Handler::Mirror { emit_to: Some("demo".parse().unwrap()), states: None };
     Source::new("shop".parse().unwrap(), scheme, handler, at(0))
 }
 
@@ -99,7 +101,7 @@ impl Bench {
             sources: Sources::new(registry, Duration::from_secs(300), Duration::from_secs(3600)),
             metrics: Metrics::new("test"),
             clock: AtomicI64::new(1_800_000_000),
-            plan: handlers::plan,
+            handlers: SHIPPED,
             payload_max: 1_000_000,
         }
     }
@@ -114,7 +116,7 @@ impl Bench {
     }
 
     async fn with(plan: PlanFn) -> Self {
-        Self { plan, ..Self::new(&row(b"{}")).await }
+        Self { handlers: Handlers { plan, ..SHIPPED }, ..Self::new(&row(b"{}")).await }
     }
 
     async fn handle(&self, receives: u32, sent_at: Timestamp) -> Outcome {
@@ -136,7 +138,7 @@ impl Bench {
             queue: &self.queue,
             limits: LIMITS,
             payload_max: self.payload_max,
-            plan: self.plan,
+            handlers: self.handlers,
             metrics: &self.metrics,
             now: || Timestamp::from_second(self.clock.load(Ordering::Relaxed)).unwrap(),
         }
@@ -194,7 +196,7 @@ async fn an_event_of_another_mode_is_kept_and_reaches_no_handler() {
         let mut bench = Bench::new(&row(body.as_bytes())).await;
         bench.change(|source| source.only = [("/livemode".to_owned(), true.into())].into());
         if !wanted {
-            bench.plan = |_, _, _| panic!("a handler met it");
+            bench.handlers.plan = |_, _, _| panic!("a handler met it");
         }
         assert!(bench.handle(1, at(0)).await.is_settled(), "{body}");
         let row = bench.row();
@@ -227,6 +229,8 @@ async fn a_late_older_version_changes_nothing_and_needs_no_transaction() {
         fields: serde_json::json!("newer"),
         deleted: false,
         updated_at: at(0),
+        as_of: at(0),
+        fetched: false,
     };
     let object = (key().source().clone(), row(b"").object.unwrap());
     bench.store.tables().objects.insert(object.clone(), newer.clone());
@@ -271,7 +275,7 @@ async fn a_body_that_is_gone_or_changed_parks_the_event_with_that_reason() {
     assert_eq!(code(&changed.row()), "payload_corrupt");
 }
 
-fn panics(_: &Handler, _: &Event<'_>, _: Option<&Object>) -> Plan {
+fn panics(_: &Handler, _: &Event<'_>, _: &Current) -> Plan {
     panic!("a handler's bug")
 }
 
@@ -309,14 +313,14 @@ async fn a_handler_that_panics_is_tried_again_and_then_parked() {
 /// WRK-dlq-redrive, C14
 #[tokio::test]
 async fn a_parked_event_fails_fast_until_an_operator_redrives_it() {
-    let bench = Bench { plan: panics, ..Bench::new(&row(b"{}")).await };
+    let bench = Bench::with(panics).await;
     bench.store.tables().inbox.get_mut(&key()).unwrap().row.attempts = 11;
     bench.handle(1, at(0)).await;
     assert_eq!(bench.row().status, Status::DeadLetter);
     let outcome = bench.handle(2, at(0)).await;
     assert!(matches!(outcome, Outcome::ParkedBefore) && !outcome.is_settled());
 
-    let fixed = Bench { plan: handlers::plan, ..bench };
+    let fixed = Bench { handlers: SHIPPED, ..bench };
     fixed.later(600);
     assert!(matches!(fixed.handle(1, at(100)).await, Outcome::ParkedBefore));
     assert!(fixed.handle(1, at(500)).await.is_settled());

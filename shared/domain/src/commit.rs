@@ -3,11 +3,13 @@
 //! A failed condition cancels the *whole* transaction, the mark on the inbox row included. So a refusal is read reason
 //! by reason: what is merely old is dropped, and the rest is committed again.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::{
     body::Sha256Hash,
-    event::{Object, ObjectRef, Version},
+    event::{Object, ObjectRef, Stamp, Version},
     id::EventId,
     inbox::{Applied, ChangeResult, Claim},
     outbox::OutboxEvent,
@@ -17,8 +19,15 @@ use crate::{
 /// Most times that one attempt asks the store to carry a commit out, narrowed or as it was.
 pub const MAX_ROUNDS: u32 = 3;
 
+/// Most times that one attempt plans its event, because an object was no longer as the plan had seen it. Each time,
+/// one of those who change the object gets through.
+pub const MAX_PLANS: u32 = 5;
+
 /// What an attempt waits for when another transaction held an item in every round.
 pub const HELD: &str = "another transaction holds one of the items";
+
+/// What an attempt waits for when the object had changed every time it was planned.
+pub const RESTLESS: &str = "others changed the object each time the event was planned";
 
 /// Proof of an object's lease, checked inside the transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +40,15 @@ pub struct LeaseProof {
     pub fence: u64,
 }
 
+/// Of when a plan's knowledge of the world is. Written into every object that it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knowledge {
+    /// See [`Object::as_of`].
+    pub as_of: Timestamp,
+    /// Whether the provider was asked.
+    pub fetched: bool,
+}
+
 /// One transaction: the inbox row is finished, and these changes are true.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
@@ -40,6 +58,8 @@ pub struct Commit {
     pub now: Timestamp,
     /// When the finished row may go, in the table's own time.
     pub expires_at: Timestamp,
+    /// Of when the plan's knowledge is.
+    pub knowledge: Knowledge,
     /// What is still to be made true.
     pub changes: Vec<Staged>,
     /// The lease under which it was planned.
@@ -62,7 +82,7 @@ pub struct Staged {
 pub enum Action<'a> {
     /// The inbox row becomes processed. Condition: pending, this cycle.
     Finish,
-    /// A guard. Condition: the object is absent or older, or the operation is absent.
+    /// A guard. Condition: the object is absent or older, or as it was read, or the operation is absent.
     Guard(&'a Guard),
     /// The lease is still ours. A check without a write.
     Lease(&'a LeaseProof),
@@ -79,9 +99,13 @@ pub enum Reason {
     ConditionFailed,
     /// Another transaction holds the item.
     Conflict,
-    /// The store is throttled, or another fault that passes.
+    /// The store takes no more for the moment.
+    Throttled,
+    /// Another fault that passes.
     Transient,
-    /// The store will never take it: too large, or malformed.
+    /// The store will never take it: it is larger than an item, or a transaction, may be.
+    TooLarge,
+    /// The store will never take it: malformed.
     Invalid,
 }
 
@@ -103,27 +127,134 @@ pub enum Next {
     Moved,
     /// Nothing was decided, and soon may be: another transaction holds one of the items for a moment.
     Again(Commit),
+    /// Nothing was decided, for the store takes no more. Try the attempt again later; does not count as an attempt.
+    Throttled,
     /// Nothing was decided: try the attempt again later. Does not count as an attempt.
     Later(&'static str),
     /// The lease is lost: whatever was planned under it may be old. Try again later.
     LeaseLost,
+    /// An object is not as the plan saw it: read, and plan again.
+    Replan,
     /// Commit this instead: what is old has been dropped. It may be [empty](Commit::is_empty).
     Narrowed(Commit),
+    /// Never: it is too large.
+    TooLarge,
     /// Never.
     Invalid,
 }
 
+/// How a try to make a plan true came out. Each is a metric, `commits_<word>_total`, and a line in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommitOutcome {
+    /// It is true.
+    Applied,
+    /// The event had been finished, parked or re-armed by somebody else.
+    AlreadyFinished,
+    /// An object was newer already.
+    Stale,
+    /// An effect was there already: an operation key was taken, or an outgoing event written.
+    DuplicateEffect,
+    /// The lease under which it was planned was somebody else's by then.
+    LeaseLost,
+    /// Somebody else changed, or held, one of the items.
+    Conflict,
+    /// The store took no more.
+    Throttled,
+    /// The store will never take so much.
+    TooLarge,
+}
+
+impl CommitOutcome {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Applied,
+        Self::AlreadyFinished,
+        Self::Stale,
+        Self::DuplicateEffect,
+        Self::LeaseLost,
+        Self::Conflict,
+        Self::Throttled,
+        Self::TooLarge,
+    ];
+
+    /// One stable word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::AlreadyFinished => "already_finished",
+            Self::Stale => "stale",
+            Self::DuplicateEffect => "duplicate_effect",
+            Self::LeaseLost => "lease_lost",
+            Self::Conflict => "conflict",
+            Self::Throttled => "throttled",
+            Self::TooLarge => "too_large",
+        }
+    }
+
+    /// The name of its metric.
+    pub const fn metric(self) -> &'static str {
+        match self {
+            Self::Applied => "commits_applied_total",
+            Self::AlreadyFinished => "commits_already_finished_total",
+            Self::Stale => "commits_stale_total",
+            Self::DuplicateEffect => "commits_duplicate_effect_total",
+            Self::LeaseLost => "commits_lease_lost_total",
+            Self::Conflict => "commits_conflict_total",
+            Self::Throttled => "commits_throttled_total",
+            Self::TooLarge => "commits_too_large_total",
+        }
+    }
+
+    /// What results say of changes that did not happen.
+    pub fn of_dropped(results: &[ChangeResult]) -> BTreeSet<Self> {
+        let outcome = |result: &ChangeResult| match result.result {
+            Applied::Stale => Some(Self::Stale),
+            Applied::DuplicateEffect | Applied::AlreadyEmitted => Some(Self::DuplicateEffect),
+            Applied::Applied | Applied::Refused | Applied::Covered => None,
+        };
+        results.iter().filter_map(outcome).collect()
+    }
+}
+
+impl Next {
+    /// What there is to tell of one answer, to a commit that knew `known` results before. Nothing, where nothing is
+    /// known or the store refused what it always will for another reason than its size.
+    pub fn outcomes(&self, known: usize) -> BTreeSet<CommitOutcome> {
+        let outcome = match self {
+            Self::Done(_) => CommitOutcome::Applied,
+            Self::Moved => CommitOutcome::AlreadyFinished,
+            Self::Again(_) | Self::Replan => CommitOutcome::Conflict,
+            Self::Throttled => CommitOutcome::Throttled,
+            Self::LeaseLost => CommitOutcome::LeaseLost,
+            Self::TooLarge => CommitOutcome::TooLarge,
+            Self::Narrowed(commit) => {
+                return CommitOutcome::of_dropped(commit.results.get(known..).unwrap_or_default());
+            }
+            Self::Later(_) | Self::Invalid => return BTreeSet::new(),
+        };
+        BTreeSet::from([outcome])
+    }
+}
+
 impl Commit {
-    /// Stages changes: checks them, and gives each outgoing event its derived id.
+    /// Stages changes: checks them, gives each outgoing event its derived id, and makes refused transitions results.
     pub fn stage(
         claim: Claim,
         received_at: Timestamp,
         now: Timestamp,
         expires_at: Timestamp,
         changes: Vec<Change>,
+        knowledge: Knowledge,
         lease: Option<LeaseProof>,
     ) -> Result<Self, BadPlan> {
         check(&changes)?;
+        let refused = |change: &Change| match &change.guard {
+            Guard::Refused { why, .. } => {
+                Some(ChangeResult::refused(change.guard.what().unwrap_or_default(), why))
+            }
+            _ => None,
+        };
+        let results: Vec<_> = changes.iter().filter_map(refused).collect();
         let key = claim.key.to_string();
         let stage = |change: Change| Staged {
             guard: change.guard,
@@ -142,8 +273,9 @@ impl Commit {
                 })
                 .collect(),
         };
-        let changes = changes.into_iter().map(stage).collect();
-        Ok(Self { claim, now, expires_at, changes, lease, results: Vec::new() })
+        let written = changes.into_iter().filter(|c| !matches!(c.guard, Guard::Refused { .. }));
+        let changes = written.map(stage).collect();
+        Ok(Self { claim, now, expires_at, knowledge, changes, lease, results })
     }
 
     /// The same commit, whose outgoing events carry the trace of their cause.
@@ -179,7 +311,7 @@ impl Commit {
     /// The actions, in the order in which they are written and their reasons are read.
     pub fn actions(&self) -> Vec<Action<'_>> {
         let guards = self.changes.iter().map(|change| &change.guard);
-        let guards = guards.filter(|guard| **guard != Guard::Free).map(Action::Guard);
+        let guards = guards.filter(|guard| guard.is_action()).map(Action::Guard);
         let events = self.changes.iter().flat_map(|change| &change.events).map(Action::Emit);
         std::iter::once(Action::Finish)
             .chain(guards)
@@ -190,7 +322,7 @@ impl Commit {
 
     /// Every change with its result, should the commit be applied as it is.
     pub fn results_if_applied(&self) -> Vec<ChangeResult> {
-        let applied = |what: String| ChangeResult { what, result: Applied::Applied };
+        let applied = |what: String| ChangeResult::new(what, Applied::Applied);
         let staged = self.changes.iter().flat_map(|change| {
             let events = change.events.iter().map(|event| applied(format!("event {}", event.id)));
             change.guard.what().map(applied).into_iter().chain(events).collect::<Vec<_>>()
@@ -199,7 +331,9 @@ impl Commit {
     }
 
     /// Reads an answer. The order of the questions matters: a finished row outranks everything, and a conflict or a
-    /// fault outranks a failed guard, because beside them "none" means unknown.
+    /// fault outranks a failed guard, because beside them "none" means unknown. A lost lease outranks a plan that has
+    /// to be made again, for that one would be made under the same lease; and that outranks what is merely old,
+    /// because the plan that is made again says anew what there is to do.
     pub fn after(self, answer: &Answer) -> Next {
         let reasons = match answer {
             Answer::Applied => return Next::Done(self.results_if_applied()),
@@ -215,6 +349,12 @@ impl Commit {
         if reasons.contains(&Reason::Invalid) {
             return Next::Invalid;
         }
+        if reasons.contains(&Reason::TooLarge) {
+            return Next::TooLarge;
+        }
+        if reasons.contains(&Reason::Throttled) {
+            return Next::Throttled;
+        }
         if reasons.contains(&Reason::Transient) {
             return Next::Later("the store is busy");
         }
@@ -222,12 +362,14 @@ impl Commit {
             return Next::Again(self);
         }
         let failed: Vec<bool> = reasons.iter().map(|r| *r == Reason::ConditionFailed).collect();
-        let lease_lost = actions
-            .iter()
-            .zip(&failed)
-            .any(|(action, failed)| *failed && matches!(action, Action::Lease(_)));
-        if lease_lost {
+        let any_failed = |is: fn(&Action<'_>) -> bool| {
+            actions.iter().zip(&failed).any(|(action, failed)| *failed && is(action))
+        };
+        if any_failed(|action| matches!(action, Action::Lease(_))) {
             return Next::LeaseLost;
+        }
+        if any_failed(|action| matches!(action, Action::Guard(Guard::Unchanged { .. }))) {
+            return Next::Replan;
         }
         if !failed.contains(&true) {
             return Next::Later("the store refused the transaction without a reason");
@@ -237,33 +379,34 @@ impl Commit {
 
     /// The same commit without the changes whose guards failed and without the events that exist.
     fn without_failed(self, failed: &[bool]) -> Self {
-        let guards = self.changes.iter().filter(|change| change.guard != Guard::Free).count();
+        let guards = self.changes.iter().filter(|change| change.guard.is_action()).count();
         let events_from = 1 + guards + usize::from(self.lease.is_some());
         let mut guard_failed = failed.iter().copied().skip(1);
         let mut event_failed = failed.iter().copied().skip(events_from);
         let mut results = self.results;
         let mut changes = Vec::new();
         for Staged { guard, events } in self.changes {
-            let dropped = guard != Guard::Free && guard_failed.next().unwrap_or_default();
+            let dropped = guard.is_action() && guard_failed.next().unwrap_or_default();
             let verdicts: Vec<bool> =
                 events.iter().map(|_| event_failed.next().unwrap_or_default()).collect();
             if dropped {
                 // What follows from a change that does not happen does not happen either.
                 let result = match guard {
-                    Guard::Newer { .. } => Applied::Stale,
+                    // One that has to be planned again is never dropped; see `after`.
+                    Guard::Newer { .. } | Guard::Unchanged { .. } => Applied::Stale,
                     Guard::Once(_) | Guard::Free => Applied::DuplicateEffect,
+                    Guard::Refused { .. } => Applied::Refused,
                 };
-                results.extend(guard.what().map(|what| ChangeResult { what, result }));
+                results.extend(guard.what().map(|what| ChangeResult::new(what, result)));
                 continue;
             }
             let (exist, absent): (Vec<_>, Vec<_>) =
                 events.into_iter().zip(verdicts).partition(|(_, exists)| *exists);
-            results.extend(exist.into_iter().map(|(event, _)| ChangeResult {
-                what: format!("event {}", event.id),
-                result: Applied::AlreadyEmitted,
+            results.extend(exist.into_iter().map(|(event, _)| {
+                ChangeResult::new(format!("event {}", event.id), Applied::AlreadyEmitted)
             }));
             let events: Vec<_> = absent.into_iter().map(|(event, _)| event).collect();
-            if guard != Guard::Free || !events.is_empty() {
+            if guard.is_action() || !events.is_empty() {
                 changes.push(Staged { guard, events });
             }
         }
@@ -277,6 +420,11 @@ pub fn is_newer(new: (&Version, &str), old: Option<(&Version, &str)>) -> bool {
     old.is_none_or(|old| new > old)
 }
 
+/// Whether an object is still as a plan saw it.
+pub fn is_unchanged(read: Option<&Stamp>, now: Option<(&Version, &str)>) -> bool {
+    read.map(|read| (&read.version, read.tie.as_str())) == now
+}
+
 /// The tie-breaker of a content.
 pub fn tie_of(fields: &serde_json::Value, deleted: bool) -> String {
     Sha256Hash::of(format!("{deleted}{fields}").as_bytes()).to_string()
@@ -284,13 +432,15 @@ pub fn tie_of(fields: &serde_json::Value, deleted: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::{id::InboxKey, plan::Emit};
+
+    const KNOWLEDGE: Knowledge = Knowledge { as_of: Timestamp::UNIX_EPOCH, fetched: false };
 
     fn claim() -> Claim {
         Claim { key: InboxKey::new("stripe".parse().unwrap(), "evt_1").unwrap(), cycle: 0 }
@@ -309,15 +459,7 @@ mod tests {
     }
 
     fn emit(name: &str) -> Emit {
-        Emit {
-            tenant: "demo".parse().unwrap(),
-            event_type: "invoice.paid".to_owned(),
-            schema_version: 1,
-            aggregate_id: "in_1".to_owned(),
-            aggregate_version: None,
-            name: name.to_owned(),
-            payload: b"{}".to_vec(),
-        }
+        Emit::new("demo".parse().unwrap(), "invoice.paid", "in_1", "{}").name(name)
     }
 
     fn lease() -> LeaseProof {
@@ -326,7 +468,7 @@ mod tests {
 
     fn staged(changes: Vec<Change>, lease: Option<LeaseProof>) -> Commit {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
-        Commit::stage(claim(), at, at, at, changes, lease).unwrap()
+        Commit::stage(claim(), at, at, at, changes, KNOWLEDGE, lease).unwrap()
     }
 
     /// An object with an event, a taken operation with an event, and an event of its own.
@@ -360,7 +502,9 @@ mod tests {
         events.map(|event| event.id.to_string()).collect()
     }
 
-    use super::Reason::{ConditionFailed as Failed, Conflict, Invalid, None as Fine, Transient};
+    use super::Reason::{
+        ConditionFailed as Failed, Conflict, Invalid, None as Fine, Throttled, TooLarge, Transient,
+    };
 
     #[track_caller]
     fn means(reasons: [Reason; 7], expected: &str) {
@@ -371,9 +515,12 @@ mod tests {
                 assert_eq!(same, mixed());
                 "again"
             }
+            Next::Throttled => "throttled",
             Next::Later(_) => "later",
             Next::LeaseLost => "lease lost",
+            Next::Replan => "replan",
             Next::Narrowed(_) => "narrowed",
+            Next::TooLarge => "too large",
             Next::Invalid => "invalid",
         };
         assert_eq!(next, expected, "{reasons:?}");
@@ -435,10 +582,8 @@ mod tests {
         };
         let kept: Vec<String> = kept.iter().map(|what| named(what)).collect();
         assert_eq!(content(&commit), kept);
-        let results: Vec<ChangeResult> = results
-            .iter()
-            .map(|(what, result)| ChangeResult { what: named(what), result: *result })
-            .collect();
+        let results: Vec<ChangeResult> =
+            results.iter().map(|(what, result)| ChangeResult::new(named(what), *result)).collect();
         assert_eq!(commit.results, results);
         assert_eq!(commit.is_empty(), !commit.actions().iter().any(is_change));
     }
@@ -486,6 +631,8 @@ mod tests {
             fields: fields.clone(),
             deleted: false,
             updated_at: Timestamp::UNIX_EPOCH,
+            as_of: Timestamp::UNIX_EPOCH,
+            fetched: false,
         };
         let stage = || staged(vec![newer("in_1", 5).then_emit(emit("a")), newer("in_2", 1)], None);
         let kept =
@@ -545,7 +692,10 @@ mod tests {
                 }
                 Action::Guard(Guard::Once(key)) => !self.operations.contains(key.as_str()),
                 Action::Emit(event) => !self.events.contains(&event.id),
-                Action::Finish | Action::Lease(_) | Action::Guard(Guard::Free) => true,
+                Action::Guard(Guard::Unchanged { .. }) => false,
+                Action::Finish
+                | Action::Lease(_)
+                | Action::Guard(Guard::Free | Guard::Refused { .. }) => true,
             }
         }
 
@@ -637,11 +787,11 @@ mod tests {
 
         #[test]
         fn no_refusal_makes_a_commit_grow_or_panic(
-            changes in changes(), held in any::<bool>(), raw in prop::collection::vec(0_usize..5, 0..30),
+            changes in changes(), held in any::<bool>(), raw in prop::collection::vec(0_usize..7, 0..30),
         ) {
             let whole = staged(changes, held.then(lease));
             let size = whole.actions().len();
-            let kinds = [Fine, Failed, Conflict, Transient, Invalid];
+            let kinds = [Fine, Failed, Conflict, Throttled, Transient, TooLarge, Invalid];
             let reasons: Vec<_> =
                 raw.into_iter().chain(std::iter::repeat(0)).take(size).map(|n| kinds[n]).collect();
             match whole.clone().after(&Answer::Refused(reasons.clone())) {
@@ -649,7 +799,12 @@ mod tests {
                 Next::Done(_) => prop_assert!(false, "a refusal was taken for a success"),
                 Next::Again(same) => prop_assert_eq!(same, whole),
                 Next::Moved => prop_assert_eq!(reasons[0], Failed),
-                Next::Later(_) | Next::LeaseLost | Next::Invalid => {}
+                Next::Throttled
+                | Next::Later(_)
+                | Next::LeaseLost
+                | Next::Replan
+                | Next::TooLarge
+                | Next::Invalid => {}
             }
         }
     }

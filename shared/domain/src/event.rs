@@ -12,7 +12,8 @@ pub struct ObjectRef {
     pub id: String,
 }
 
-/// How new an event's knowledge of an object is. Versions of one object must be of one variant.
+/// How new a knowledge of an object is. What events say of one object must be of one variant; the last two are ours, and
+/// compare with everything. The order of the variants is the order of versions, here and in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {
@@ -22,23 +23,47 @@ pub enum Version {
     Time(Timestamp),
     /// A text that sorts.
     Text(String),
+    /// Several, compared part by part: the first that differs decides.
+    Composite(Vec<Version>),
+    /// The object was deleted and the provider gave no version: newer than anything that an event can say, so that a
+    /// late update does not revive it.
+    End,
+    /// The provider gives no version: the fence of the lease under which its state was read. Newer than all others,
+    /// for a state that was read is what is, and an event only what was.
+    Reading(u64),
 }
 
 impl Version {
     /// As a number that sorts alike, for receivers that drop what is old: the number itself, or microseconds since the
-    /// epoch. A text has none.
+    /// epoch. The others have none: a fence is a small number, and would look older than every time.
     pub fn as_number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => Some(*number),
             Self::Time(at) => u64::try_from(at.as_microsecond()).ok(),
-            Self::Text(_) => None,
+            Self::Text(_) | Self::Composite(_) | Self::End | Self::Reading(_) => None,
         }
     }
 
-    /// Whether two versions can be compared: they are of one variant.
+    /// Whether it is known which of two versions is newer: they are of one variant and, if of several parts, of as many
+    /// and each like its counterpart. The end, and what was read, are like everything.
     pub fn is_like(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
+        match (self, other) {
+            (Self::End | Self::Reading(_), _) | (_, Self::End | Self::Reading(_)) => true,
+            (Self::Composite(a), Self::Composite(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_like(b))
+            }
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
     }
+}
+
+/// What tells one state of an object from every other: its version, and the hash of its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// Its version.
+    pub version: Version,
+    /// The hash of its content; see [`Object::tie`].
+    pub tie: String,
 }
 
 /// The latest known state of an object.
@@ -55,6 +80,18 @@ pub struct Object {
     pub deleted: bool,
     /// When we last changed it.
     pub updated_at: Timestamp,
+    /// The world as of then: when the fetch that told it began, else when its event happened (or, where the provider
+    /// does not say, came).
+    pub as_of: Timestamp,
+    /// Whether the provider was asked for it. Otherwise an event said so.
+    pub fetched: bool,
+}
+
+impl Object {
+    /// What tells this state from every other.
+    pub fn stamp(&self) -> Stamp {
+        Stamp { version: self.version.clone(), tie: self.tie.clone() }
+    }
 }
 
 /// Where an event in the inbox came from.

@@ -161,12 +161,26 @@ pub struct ChangeResult {
     pub what: String,
     /// What became of it.
     pub result: Applied,
+    /// Why, if the result's word does not say it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 impl ChangeResult {
+    /// A change, and what became of it.
+    pub fn new(what: impl Into<String>, result: Applied) -> Self {
+        Self { what: what.into(), result, why: None }
+    }
+
+    /// A transition of `what` that was proposed and is not allowed. The reason is cut as a [`Failure`]'s is.
+    pub fn refused(what: impl Into<String>, why: &str) -> Self {
+        let why = Some(sanitised(why));
+        Self { what: what.into(), result: Applied::Refused, why }
+    }
+
     /// So many events of a request have rows of their own: put now, or there before.
     pub fn children(count: usize, result: Applied) -> Self {
-        Self { what: format!("{CHILDREN} {count}"), result }
+        Self::new(format!("{CHILDREN} {count}"), result)
     }
 }
 
@@ -194,6 +208,10 @@ pub enum Applied {
     DuplicateEffect,
     /// The outgoing event had been written already.
     AlreadyEmitted,
+    /// The object may not go where the event would have it; nothing that follows from it happens.
+    Refused,
+    /// The object was read from its provider after the event came: what the event says is in it.
+    Covered,
 }
 
 /// Longest error text that is kept, in characters.
@@ -211,10 +229,12 @@ pub struct Failure {
 impl Failure {
     /// A failure whose message is cut to [`MAX_ERROR`] characters and holds no control characters.
     pub fn new(code: &str, message: &str) -> Self {
-        let message =
-            message.chars().take(MAX_ERROR).map(|c| if c.is_control() { ' ' } else { c }).collect();
-        Self { code: code.to_owned(), message }
+        Self { code: code.to_owned(), message: sanitised(message) }
     }
+}
+
+fn sanitised(text: &str) -> String {
+    text.chars().take(MAX_ERROR).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 impl Row {
@@ -526,7 +546,7 @@ mod tests {
         let mut row = row(Status::Processed, 0, None);
         assert_eq!(row.children(), None);
         row.results = vec![
-            ChangeResult { what: "object children 7".to_owned(), result: Applied::Applied },
+            ChangeResult::new("object children 7", Applied::Applied),
             ChangeResult::children(3, Applied::Applied),
             ChangeResult::children(2, Applied::AlreadyEmitted),
         ];

@@ -8,6 +8,10 @@ use crate::{
     plan::Emit,
 };
 
+/// Largest payload that stands in an event's own row, in bytes; larger ones go to the bucket. A row of a transaction
+/// costs two write units per KiB, and all rows of one hold 4 MB together.
+pub const INLINE_MAX: usize = 16 * 1024;
+
 /// An outgoing event. Its bytes and its id never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxEvent {

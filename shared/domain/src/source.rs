@@ -135,6 +135,9 @@ pub enum Handler {
         /// Also tell this tenant's endpoints when an object changes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emit_to: Option<TenantId>,
+        /// The states that they move between; a move that is not among them is refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        states: Option<crate::states::MirrorStates>,
     },
     /// Events go out to a tenant's endpoints as they came.
     Forward {
@@ -143,6 +146,14 @@ pub enum Handler {
         /// Which event types; see [`crate::endpoint::Pattern`]. Empty: all.
         #[serde(default)]
         types: Vec<crate::endpoint::Pattern>,
+    },
+    /// A handler of the user's own, which is part of the worker.
+    Own {
+        /// What it is called there: as a source may be.
+        name: String,
+        /// Whose endpoints it may tell.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tenant: Option<TenantId>,
     },
 }
 
@@ -154,7 +165,7 @@ mod tests {
 
     fn source(only: Value) -> Source {
         let scheme = SchemeChoice::Preset("stripe".to_owned());
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let plain = Source::new("shop".parse().unwrap(), scheme, handler, Timestamp::UNIX_EPOCH);
         Source { only: serde_json::from_value(only).unwrap(), ..plain }
     }

@@ -3,7 +3,8 @@
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use domain::{
     body::Sha256Hash,
-    commit::{Action, Answer, Commit},
+    commit::{Action, Answer, Commit, tie_of},
+    event::{ObjectRef, Version},
     inbox::Status,
     outbox::{OutboxEvent, Payload},
     plan::Guard,
@@ -16,7 +17,10 @@ use crate::{
     expression::Expression,
     inbox::{as_claimed, finished},
     item::{Writer, ms, s},
-    items::{object, outgoing},
+    items::{
+        object::{self, Becomes},
+        outgoing,
+    },
     keys,
     state::{StateTable, still_held},
     table::{Table, Transacted, transact},
@@ -72,10 +76,13 @@ fn write(
             named(&tables.inbox).updating(keys::event(&commit.claim.key), &change)
         }
         Action::Guard(Guard::Newer { object, version, fields, deleted }) => {
-            let source = commit.claim.key.source();
-            let (item, newer) =
-                object::write(source, object, version, fields, *deleted, commit.now)?;
-            state.table().putting(item, &newer)
+            let older = object::older_than(version, &tie_of(fields, *deleted));
+            let becomes = becomes(commit, object, version, fields, *deleted);
+            state.table().putting(object::write(&becomes)?, &older)
+        }
+        Action::Guard(Guard::Unchanged { object, read, version, fields, deleted }) => {
+            let becomes = becomes(commit, object, version, fields, *deleted);
+            state.table().putting(object::write(&becomes)?, &object::still(read.as_ref()))
         }
         Action::Guard(Guard::Once(key)) => {
             let taken = Writer::new(keys::operation(key), "operation")
@@ -83,7 +90,7 @@ fn write(
                 .put("at", ms(commit.now));
             state.table().putting(taken.done(), &Expression::absent())
         }
-        Action::Guard(Guard::Free) => {
+        Action::Guard(Guard::Free | Guard::Refused { .. }) => {
             // `Commit::actions` leaves it out, for the store knows no action that does nothing.
             Err(StoreError::Refused("a change without a guard is not an action".into()))
         }
@@ -94,6 +101,25 @@ fn write(
             let item = outgoing::write(event, tables.outbox_shards);
             named(&tables.outbox).putting(item, &Expression::absent())
         }
+    }
+}
+
+fn becomes<'a>(
+    commit: &'a Commit,
+    object: &'a ObjectRef,
+    version: &'a Version,
+    fields: &'a serde_json::Value,
+    deleted: bool,
+) -> Becomes<'a> {
+    let source = commit.claim.key.source();
+    Becomes {
+        source,
+        object,
+        version,
+        fields,
+        deleted,
+        knowledge: commit.knowledge,
+        now: commit.now,
     }
 }
 
@@ -111,6 +137,7 @@ fn token(commit: &Commit, actions: &[Action<'_>]) -> String {
     part(&commit.claim.cycle.to_be_bytes());
     part(&commit.now.as_nanosecond().to_be_bytes());
     part(&commit.expires_at.as_nanosecond().to_be_bytes());
+    part(format!("{:?}", commit.knowledge).as_bytes());
     for result in &commit.results {
         part(format!("{result:?}").as_bytes());
     }
@@ -142,8 +169,7 @@ fn fingerprint(event: &OutboxEvent) -> String {
 #[cfg(test)]
 mod tests {
     use domain::{
-        commit::Staged,
-        event::{ObjectRef, Version},
+        commit::{Knowledge, Staged},
         id::InboxKey,
         inbox::Claim,
     };
@@ -163,6 +189,7 @@ mod tests {
             claim: Claim { key, cycle: 0 },
             now: at,
             expires_at: at,
+            knowledge: Knowledge { as_of: at, fetched: false },
             changes: vec![Staged { guard, events: vec![an_event()] }],
             lease: None,
             results: Vec::new(),
@@ -179,11 +206,13 @@ mod tests {
         let commit = a_commit();
         assert_eq!(token_of(&commit), token_of(&commit.clone()));
         assert!((1..=36).contains(&token_of(&commit).len()));
-        let changed: [fn(&mut Commit); 7] = [
+        let changed: [fn(&mut Commit); 9] = [
             |c| c.claim.cycle = 1,
             |c| c.claim.key = InboxKey::new("stripe".parse().unwrap(), "evt_2").unwrap(),
             |c| c.now = Timestamp::UNIX_EPOCH,
             |c| c.expires_at = Timestamp::UNIX_EPOCH,
+            |c| c.knowledge.fetched = true,
+            |c| c.knowledge.as_of = Timestamp::UNIX_EPOCH,
             |c| c.changes[0].guard = Guard::Once("credit".parse().unwrap()),
             |c| c.changes[0].events[0].payload = Payload::Inline(b"other".to_vec()),
             |c| c.changes[0].events.clear(),

@@ -96,22 +96,47 @@ pub(crate) fn unbuilt(error: impl Error + Send + Sync + 'static) -> StoreError {
     StoreError::Refused(error.into())
 }
 
-/// Why one action of a cancelled transaction did not happen.
-pub(crate) fn reason(code: Option<&str>) -> Reason {
+/// Why one action of a cancelled transaction did not happen, by its code and what is said beside it.
+pub(crate) fn reason(code: Option<&str>, message: Option<&str>) -> Reason {
     match code {
         None | Some("None") => Reason::None,
         Some("ConditionalCheckFailed") => Reason::ConditionFailed,
         Some("TransactionConflict") => Reason::Conflict,
-        Some("ItemCollectionSizeLimitExceeded" | "ValidationError") => Reason::Invalid,
-        // ThrottlingError, ProvisionedThroughputExceeded; and what we do not know is never taken for a condition.
+        Some("ThrottlingError" | "ProvisionedThroughputExceeded" | "RequestLimitExceeded") => {
+            Reason::Throttled
+        }
+        Some("ItemCollectionSizeLimitExceeded") => Reason::TooLarge,
+        Some("ValidationError") if speaks_of_size(message) => Reason::TooLarge,
+        Some("ValidationError") => Reason::Invalid,
+        // What we do not know is never taken for a condition.
         Some(_) => Reason::Transient,
     }
+}
+
+/// Whether a whole transaction was refused because it, or one of its items, is too large.
+pub(crate) fn is_too_large<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
+    let SdkError::ServiceError(context) = error else { return false };
+    let (meta, status) = (context.err().meta(), context.raw().status().as_u16());
+    status == 413
+        || meta.code() == Some("ItemCollectionSizeLimitExceededException")
+        || meta.code() == Some("ValidationException") && speaks_of_size(meta.message())
+}
+
+/// The store has no code of its own for what is too large: only its words tell ("Item size has exceeded the maximum
+/// allowed size", "the aggregate size of the items in the transaction exceeded 4 MB"). Refused for ever is either way;
+/// the words decide no more than what that is called.
+fn speaks_of_size(message: Option<&str>) -> bool {
+    message.is_some_and(|message| {
+        let message = message.to_ascii_lowercase();
+        message.contains("size")
+            && ["exceed", "larger", "limit"].iter().any(|w| message.contains(w))
+    })
 }
 
 /// A cancelled transaction none of whose reasons is an outcome for its caller.
 pub(crate) fn cancelled(reasons: &[Reason]) -> StoreError {
     let fault = format!("the transaction was cancelled: {reasons:?}");
-    if reasons.contains(&Reason::Invalid) {
+    if reasons.contains(&Reason::Invalid) || reasons.contains(&Reason::TooLarge) {
         StoreError::Refused(fault.into())
     } else {
         StoreError::Throttled(fault.into())
@@ -242,20 +267,52 @@ mod tests {
     /// OUT-transaction-conflict
     #[test]
     fn each_cancellation_code_has_one_reason() {
+        let item = "Item size has exceeded the maximum allowed size";
         let table = [
-            (None, Reason::None),
-            (Some("None"), Reason::None),
-            (Some("ConditionalCheckFailed"), Reason::ConditionFailed),
-            (Some("TransactionConflict"), Reason::Conflict),
-            (Some("ThrottlingError"), Reason::Transient),
-            (Some("ProvisionedThroughputExceeded"), Reason::Transient),
-            (Some("SomethingNew"), Reason::Transient),
-            (Some("ItemCollectionSizeLimitExceeded"), Reason::Invalid),
-            (Some("ValidationError"), Reason::Invalid),
+            (None, "", Reason::None),
+            (Some("None"), "", Reason::None),
+            (
+                Some("ConditionalCheckFailed"),
+                "The conditional request failed",
+                Reason::ConditionFailed,
+            ),
+            (Some("TransactionConflict"), "", Reason::Conflict),
+            (Some("ThrottlingError"), "", Reason::Throttled),
+            (Some("ProvisionedThroughputExceeded"), "", Reason::Throttled),
+            (Some("SomethingNew"), item, Reason::Transient),
+            (Some("ItemCollectionSizeLimitExceeded"), "", Reason::TooLarge),
+            (Some("ValidationError"), item, Reason::TooLarge),
+            (
+                Some("ValidationError"),
+                "Item size to update has exceeded the maximum allowed size",
+                Reason::TooLarge,
+            ),
+            (Some("ValidationError"), "One or more parameter values were invalid", Reason::Invalid),
+            (Some("ValidationError"), "", Reason::Invalid),
         ];
-        for (code, expected) in table {
-            assert_eq!(reason(code), expected, "{code:?}");
+        for (code, message, expected) in table {
+            assert_eq!(reason(code, Some(message)), expected, "{code:?} {message}");
         }
+        assert_eq!(reason(Some("ValidationError"), None), Reason::Invalid);
+    }
+
+    /// OUT-transaction-conflict: a refusal of the whole says so in words only.
+    #[test]
+    fn a_transaction_that_is_too_large_is_told_from_one_that_is_malformed() {
+        let too_large = |code: &str, message: &str, status: u16| {
+            let meta = ErrorMetadata::builder().code(code).message(message).build();
+            is_too_large(&answered(PutItemError::generic(meta), status))
+        };
+        let invalid = "ValidationException";
+        let all =
+            "Aggregate size of all items in a transaction exceeded the limit of 4194304 bytes";
+        assert!(too_large(invalid, all, 400));
+        assert!(too_large("SomethingNew", "", 413));
+        assert!(!too_large(invalid, "Value provided in ExpressionAttributeValues unused", 400));
+        assert!(!too_large("ThrottlingException", all, 400));
+        assert!(!is_too_large(&SdkError::<PutItemError, HttpResponse>::timeout_error(
+            "exceeds size"
+        )));
     }
 
     /// SEC-secret-in-logs: an item never travels inside an error.

@@ -20,7 +20,7 @@ use domain::{
 };
 
 use crate::{
-    error::{reason, store_error, unbuilt},
+    error::{is_too_large, reason, store_error, unbuilt},
     expression::Expression,
     item::{Item, Reader},
     keys::Key,
@@ -351,6 +351,7 @@ pub(crate) async fn transact(
         .transact_write_items()
         .set_transact_items(Some(actions))
         .set_client_request_token(token);
+    let count = transact.get_transact_items().as_ref().map_or(0, Vec::len);
     let error = match transact.send().await {
         Ok(_) => return Ok(Transacted::Done),
         Err(error) => error,
@@ -358,8 +359,10 @@ pub(crate) async fn transact(
     match error.as_service_error() {
         Some(TransactWriteItemsError::TransactionCanceledException(canceled)) => {
             let reasons = canceled.cancellation_reasons().iter();
-            Ok(Transacted::Cancelled(reasons.map(|why| reason(why.code())).collect()))
+            let reasons = reasons.map(|why| reason(why.code(), why.message())).collect();
+            Ok(Transacted::Cancelled(reasons))
         }
+        _ if is_too_large(&error) => Ok(Transacted::Cancelled(vec![Reason::TooLarge; count])),
         _ => Err(store_error(error)),
     }
 }

@@ -245,6 +245,15 @@ fn revival(incoming: &Incoming<'_>, now: Timestamp) -> Revival {
     }
 }
 
+/// Whether a version has no text that is longer than an id may be.
+fn is_short(version: &Version) -> bool {
+    match version {
+        Version::Text(text) => text.len() <= MAX_PROVIDER_ID,
+        Version::Composite(parts) => parts.iter().all(is_short),
+        Version::Number(_) | Version::Time(_) | Version::End | Version::Reading(_) => true,
+    }
+}
+
 fn row(
     incoming: Incoming<'_>,
     compressed: &[u8],
@@ -260,9 +269,7 @@ fn row(
             .object()
             .map(|object| ObjectRef { kind: bounded(object.kind), id: bounded(object.id) }),
         // A hash would sort anyhow: without a version the object is not mirrored, and the event still goes out.
-        version: incoming.version().filter(
-            |version| !matches!(version, Version::Text(text) if text.len() > MAX_PROVIDER_ID),
-        ),
+        version: incoming.version().filter(is_short),
         body: StoredBody { sha256, length: incoming.body.len() as u64, place: Place::Beside },
         event_type: incoming.identity.event_type.map(bounded),
         // An event of a request came with it. Ids of outgoing events follow from this time: a request that is split again

@@ -118,11 +118,19 @@ impl<'a> Incoming<'a> {
     }
 
     pub(crate) fn version(&self) -> Option<Version> {
-        self.identity.version.as_ref().map(|version| match version {
-            signing::Version::Number(number) => Version::Number(*number),
-            signing::Version::Time(at) => Version::Time(*at),
-            signing::Version::Text(text) => Version::Text(text.clone()),
-        })
+        self.identity.version.as_ref().map(version)
+    }
+}
+
+/// The version that a request or an answer says, in the words of the rules.
+pub fn version(said: &signing::Version) -> Version {
+    match said {
+        signing::Version::Number(number) => Version::Number(*number),
+        signing::Version::Time(at) => Version::Time(*at),
+        signing::Version::Text(text) => Version::Text(text.clone()),
+        signing::Version::Composite(parts) => {
+            Version::Composite(parts.iter().map(version).collect())
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use crate::form;
 use crate::freshness::{self, Sent};
 use crate::json::{self, Leaf, Pointer};
 use crate::request::Request;
-use crate::scheme::{IdentityRules, Lookup, Part, Scheme, Template, Unit, VersionKind};
+use crate::scheme::{
+    IdentityRules, Lookup, Part, Scheme, Template, Unit, VersionKind, VersionRules,
+};
 
 /// Where an event comes from and what it is about. Texts are as long as they were sent: hash them before they become keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub enum Version {
     Time(Timestamp),
     /// Compared as text, byte by byte.
     Text(String),
+    /// Several, compared part by part: the first that differs decides.
+    Composite(Vec<Version>),
 }
 
 /// What a request says of itself, whoever vouches for it: for one whose body had to be decoded after it was verified.
@@ -73,11 +77,8 @@ fn extract(rules: &IdentityRules, found: &Found<'_>) -> Identity {
         event_type: found.text(&rules.event_type),
         object_type: found.text(&rules.object_type),
         object_id: found.text(&rules.object_id),
-        version: rules
-            .version
-            .as_ref()
-            .and_then(|(lookup, kind, _)| version(found.text(lookup)?, *kind)),
-        version_is_trusted: rules.version.as_ref().is_some_and(|(.., trusted)| *trusted),
+        version: rules.version.as_ref().and_then(|rules| version(rules, found)),
+        version_is_trusted: rules.version.as_ref().is_some_and(|rules| rules.trusted),
         occurred_at: rules
             .occurred_at
             .as_ref()
@@ -173,7 +174,16 @@ impl<'a> Found<'a> {
     }
 }
 
-fn version(text: String, kind: VersionKind) -> Option<Version> {
+/// A version of several parts needs all of them.
+fn version(rules: &VersionRules, found: &Found<'_>) -> Option<Version> {
+    let part = |(lookup, kind): &(Lookup, VersionKind)| part(found.text(lookup)?, *kind);
+    match rules.parts.as_slice() {
+        [only] => part(only),
+        parts => parts.iter().map(part).collect::<Option<_>>().map(Version::Composite),
+    }
+}
+
+fn part(text: String, kind: VersionKind) -> Option<Version> {
     match kind {
         VersionKind::Number => text.parse().ok().map(Version::Number),
         VersionKind::Rfc3339 => freshness::rfc3339(text.as_bytes()).map(Version::Time),

@@ -47,6 +47,7 @@
 //! object_type = { from = "{header:x-topic}", before = "/" }
 //! object_id = "{json:/data/id}"
 //! version = { from = "{json:/version}", kind = "number", trusted = true } # number, rfc3339, lexical
+//! # or several, compared part by part: { parts = [{ from = "..", kind = ".." }, { from = "..", kind = ".." }], trusted = true }
 //! occurred_at = { from = "{json:/created}", unit = "s" }
 //!
 //! [element]                       # with `batch`: the same for each element, whose JSON pointers start at the element;
@@ -105,7 +106,7 @@ pub use algorithm::{Algorithm, Trust, Verifier};
 pub use form::Acknowledge;
 pub(crate) use form::{
     BodyRule, Clock, Encoding, IdentityRules, KeyEncoding, KeyFormat, Lookup, Names, Shape,
-    SignatureFormat, Unit, VersionKind,
+    SignatureFormat, Unit, VersionKind, VersionRules,
 };
 pub use handshake::Handshake;
 pub(crate) use handshake::{
@@ -251,6 +252,26 @@ impl Scheme {
     #[must_use]
     pub fn is_batch(&self) -> bool {
         self.terms.batch.is_some()
+    }
+
+    /// Whether events say how new their knowledge of an object is.
+    #[must_use]
+    pub fn has_versions(&self) -> bool {
+        self.version_rules().is_some()
+    }
+
+    /// Whether the versions that events say order all changes of an object. If not, two changes can share one, and which
+    /// of them is newer is known only to the provider.
+    #[must_use]
+    pub fn trusts_versions(&self) -> bool {
+        self.version_rules().is_some_and(|version| version.trusted)
+    }
+
+    fn version_rules(&self) -> Option<&VersionRules> {
+        let rules = self.terms.batch.as_ref().map_or(&self.terms.identity, |(_, element)| element);
+        // A batch keeps of its rules what stands in an element, which may be nothing.
+        let found = |(lookup, _): &(Lookup, VersionKind)| !lookup.from.is_empty();
+        rules.version.as_ref().filter(|version| version.parts.iter().all(found))
     }
 
     /// Where the provider publishes its keys by id, if the scheme says so. Providers that need code have theirs in

@@ -21,7 +21,7 @@ use testkit::{
     LIMITS,
     memory::{self, MemoryQueue},
 };
-use worker::{Sources, Worker, handlers};
+use worker::{Sources, Worker, handlers::SHIPPED};
 
 use crate::{Drained, tables::Local};
 
@@ -37,7 +37,7 @@ fn now() -> Timestamp {
 
 /// Whose events are drained.
 pub(crate) fn source() -> Source {
-    let handler = Handler::Mirror { emit_to: Some("demo".parse().unwrap()) };
+    let handler = Handler::Mirror { emit_to: Some("demo".parse().unwrap()), states: None };
     let scheme = SchemeChoice::Preset("stripe".to_owned());
     Source::new("shop".parse().unwrap(), scheme, handler, now())
 }
@@ -85,7 +85,7 @@ pub(crate) async fn drain(port: u16, events: u64) -> Drained {
         queue: &MemoryQueue::new(LIMITS.visibility, 16),
         limits: LIMITS,
         payload_max: 1_000_000,
-        plan: handlers::plan,
+        handlers: SHIPPED,
         metrics: &Metrics::new("drain"),
         now,
     };

@@ -82,7 +82,7 @@ impl World {
         };
         self.secrets.set(&name, secrets.map(secret).collect());
         let scheme = SchemeChoice::Preset(preset.to_owned());
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let source = Source::new(name.clone(), scheme, handler, Timestamp::UNIX_EPOCH);
         let source = Source { awaits_secret_until, ..source };
         self.store.tables().sources.insert(name.clone(), source);

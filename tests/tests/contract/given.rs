@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
-    commit::{Commit, Staged},
+    commit::{Commit, Knowledge, Staged},
     event::Origin,
     id::{EventId, InboxKey},
     inbox::{Claim, NewRow, Status},
@@ -73,6 +73,7 @@ pub(crate) fn a_commit() -> Commit {
         claim: claim(0),
         now: at(10),
         expires_at: at(10) + 35 * DAY,
+        knowledge: Knowledge { as_of: at(0), fetched: false },
         changes: vec![Staged {
             guard: Guard::Once("credit".parse().unwrap()),
             events: vec![event(1)],

@@ -132,7 +132,7 @@ async fn a_conflict_is_not_taken_for_a_delivery_that_has_moved_on() {
         assert_eq!(kind(again), expected, "{codes:?}");
         let registry = RegistryTable { client: faulty.client.clone(), table: "R".to_owned() };
         let scheme = SchemeChoice::Preset("stripe".to_owned());
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let source = Source::new("stripe".parse().unwrap(), scheme, handler, at(0));
         assert_eq!(kind(registry.add_source(&source).await), expected, "{codes:?}");
     }

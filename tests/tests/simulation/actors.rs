@@ -3,7 +3,7 @@
 use std::{pin::Pin, task::Poll, time::Duration};
 
 use domain::{
-    event::{Object, ObjectRef},
+    event::ObjectRef,
     id::{InboxKey, SourceName},
     inbox::{COUNT_FIRST_FROM, Noted, Status},
     message::InboundMessage,
@@ -19,6 +19,7 @@ use flow::{
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
 use rand::{RngExt as _, rngs::StdRng};
+use serde_json::Value;
 use signing::{Request, lookup::Call, sign::Outgoing};
 use sweeper::{
     Sweeper,
@@ -31,17 +32,20 @@ use testkit::{
 };
 use worker::{
     Received, Worker,
-    handlers::{self, Event},
+    handlers::{Current, Event, Handlers, SHIPPED},
 };
 
 use crate::{
     ports::Broken,
     subscriber,
-    world::{BATCHED, RULES, SIGNING, Send, World, tenant},
+    world::{BATCHED, FAMILY, RULES, SIGNING, Send, World, tenant},
 };
 
 /// When the sweeper looks for an event that no message has brought to the worker.
 const FIRST_DUE: Duration = Duration::from_secs(120);
+
+/// How long a line waits for its order before it looks again.
+const LINE_WAITS: Duration = Duration::from_secs(600);
 
 /// Something that runs until it is done, or dies.
 pub(crate) struct Process<'w> {
@@ -112,7 +116,7 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
         Request { method: "POST", url: &url, headers: &headers, body: &body, path_secret: None };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
     let scheme = if source.as_str() == BATCHED { &signing.batched } else { &signing.scheme };
-    let handler = Handler::Mirror { emit_to: None };
+    let handler = Handler::Mirror { emit_to: None, states: None };
     let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
     let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request, now);
     let accepted = door(world).accept(incoming, world.name("token"), now).await;
@@ -204,7 +208,7 @@ pub(crate) async fn handle(world: &World, batch: Vec<Handed>) {
         queue: &world.inbound,
         limits: LIMITS,
         payload_max: 1_000_000,
-        plan,
+        handlers: HANDLERS,
         metrics: &world.metrics,
         now: world.clock(),
     };
@@ -224,21 +228,38 @@ pub(crate) async fn handle(world: &World, batch: Vec<Handed>) {
     }
 }
 
-/// The shipped handlers; and each object that is mirrored is credited once, whichever event comes first.
-fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan {
-    match (handlers::plan(handler, event, current), handler, &event.row.object) {
-        (Plan::Apply(mut changes), Handler::Mirror { .. }, Some(object)) => {
+/// The shipped handlers, and what this suite has of its own.
+const HANDLERS: Handlers = Handlers { reads, plan };
+
+/// A line of an order is nothing without its order.
+fn reads(handler: &Handler, event: &Event<'_>) -> Vec<ObjectRef> {
+    match order_of(event) {
+        Some(order) => vec![order],
+        None => (SHIPPED.reads)(handler, event),
+    }
+}
+
+/// The order that a line belongs to.
+fn order_of(event: &Event<'_>) -> Option<ObjectRef> {
+    if event.source() != FAMILY || event.event_type() != Some("line.added") {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(event.body).ok()?;
+    let id = body.pointer("/data/object/parent")?.as_str()?.to_owned();
+    Some(ObjectRef { kind: "order".to_owned(), id })
+}
+
+/// The shipped handlers; a line waits for its order; and each object that is mirrored is credited once, whichever event comes
+/// first.
+fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
+    if order_of(event).is_some_and(|order| current.of(&order).is_none()) {
+        return Plan::requeue(LINE_WAITS, "the order of this line is not there yet");
+    }
+    match ((SHIPPED.plan)(handler, event, current), event.source(), &event.row.object) {
+        (plan @ Plan::Apply(_), "mirror", Some(object)) => {
             let operation = format!("credit {}", object.id).parse().unwrap();
-            changes.push(Change::once(operation).then_emit(Emit {
-                tenant: tenant(),
-                event_type: "credit.given".to_owned(),
-                schema_version: 1,
-                aggregate_id: object.id.clone(),
-                aggregate_version: None,
-                name: "credit".to_owned(),
-                payload: credit(object),
-            }));
-            Plan::Apply(changes)
+            let given = Emit::new(tenant(), "credit.given", &object.id, credit(object));
+            plan.and(Change::once(operation).then_emit(given.name("credit")))
         }
         (plan, ..) => plan,
     }

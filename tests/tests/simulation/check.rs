@@ -32,6 +32,7 @@ pub(crate) fn always(world: &World, seen: &mut Seen) -> Vec<String> {
     violations.extend(rows_move_on(world, &tables, seen));
     violations.extend(newer_is_not_overwritten(&tables, seen));
     violations.extend(credited_once(world, &tables));
+    violations.extend(lines_have_orders(&tables));
     violations
 }
 
@@ -129,10 +130,21 @@ fn newer_is_not_overwritten(tables: &Tables, seen: &mut Seen) -> Vec<String> {
     violations
 }
 
+/// D7, ORD-update-before-create: a line is never there without its order, in whichever order they come.
+fn lines_have_orders(tables: &Tables) -> Vec<String> {
+    let of_kind = |kind| tables.objects.keys().filter(move |(_, object)| object.kind == kind);
+    let lines = of_kind("line").filter_map(|name| {
+        let parent = tables.objects[name].fields["data"]["object"]["parent"].as_str()?;
+        let is_there = of_kind("order").any(|(_, order)| order.id == parent);
+        (!is_there).then(|| format!("D7, {} is there, and {parent} is not", name.1.id))
+    });
+    lines.collect()
+}
+
 /// L8, C22: nobody is credited twice for one object, at any moment.
 fn credited_once(world: &World, tables: &Tables) -> Vec<String> {
     let mut violations = Vec::new();
-    for (_, object) in tables.objects.keys() {
+    for (_, object) in tables.objects.keys().filter(|(source, _)| source.as_str() == "mirror") {
         let told = told_of(tables, &credit(object));
         let what = format!("operation credit {}", object.id);
         let times: u32 = world.applied.borrow().values().filter_map(|told| told.get(&what)).sum();
@@ -165,7 +177,7 @@ fn ended(fact: &Fact, row: &Row) -> Option<String> {
     let expected = match fact.nature {
         Nature::Good | Nature::Mistaken(_) => Status::Processed,
         Nature::Unwanted => Status::Ignored,
-        Nature::Killer | Nature::Orphan => Status::DeadLetter,
+        Nature::Killer | Nature::Orphan | Nature::Parentless => Status::DeadLetter,
     };
     let why = row.last_error.as_ref().map(|error| &error.code);
     (row.status != expected).then(|| {
@@ -221,7 +233,7 @@ fn credits(world: &World, tables: &Tables, expected: &Expected) -> Vec<String> {
     let mut violations: Vec<_> =
         other.map(|id| format!("L8, {id} was credited for nothing")).collect();
     let applied = world.applied.borrow();
-    for ((_, _, id), _) in &expected.objects {
+    for id in &expected.credits {
         let operation = format!("credit {id}");
         let what = format!("operation {operation}");
         let times: u32 = applied.values().filter_map(|told| told.get(&what)).sum();

@@ -43,7 +43,9 @@ pub(crate) fn expected(world: &World) -> Expected {
         else {
             continue;
         };
-        expected.credits.insert(object.id.clone());
+        if fact.key.source().as_str() == "mirror" {
+            expected.credits.insert(object.id.clone());
+        }
         let fields: Value = serde_json::from_slice(&fact.body).unwrap();
         let newest = expected.objects.entry(name(fact).unwrap()).or_default();
         if newest.0 < *version {

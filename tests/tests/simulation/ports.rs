@@ -115,7 +115,11 @@ impl Sim {
     fn set_objects(&self, commit: &Commit) {
         let mut tables = self.store.tables();
         for action in commit.actions() {
-            let Action::Guard(Guard::Newer { object, version, fields, deleted }) = action else {
+            let Action::Guard(
+                Guard::Newer { object, version, fields, deleted }
+                | Guard::Unchanged { object, version, fields, deleted, .. },
+            ) = action
+            else {
                 continue;
             };
             let written = Object {
@@ -124,6 +128,8 @@ impl Sim {
                 fields: fields.clone(),
                 deleted: *deleted,
                 updated_at: commit.now,
+                as_of: commit.knowledge.as_of,
+                fetched: commit.knowledge.fetched,
             };
             tables.objects.insert((commit.claim.key.source().clone(), object.clone()), written);
         }
@@ -140,7 +146,9 @@ impl Sim {
     fn forget_objects(&self, commit: &Commit) {
         let mut tables = self.store.tables();
         for action in commit.actions() {
-            if let Action::Guard(Guard::Newer { object, .. }) = action {
+            if let Action::Guard(Guard::Newer { object, .. } | Guard::Unchanged { object, .. }) =
+                action
+            {
                 tables.objects.remove(&(commit.claim.key.source().clone(), object.clone()));
             }
         }

@@ -20,7 +20,7 @@ use crate::{
     actors::{self, Handed, Process},
     named::{accepted, handled, invoice, message, run},
     run::settle,
-    world::{Fact, Nature, PADDING, World, fact},
+    world::{Fact, Nature, PADDING, World, fact, line, order},
 };
 
 /// A fact that a worker meets, and what else there is.
@@ -126,6 +126,14 @@ fn scenes() -> Vec<Scene> {
             leaves: Status::Pending,
             ..scene("others hold its items", of(Nature::Good))
         },
+        Scene {
+            leaves: Status::Pending,
+            ..scene("its order is not there yet", vec![line("evt_1", "or_9", Nature::Parentless)])
+        },
+        scene(
+            "its order has come",
+            vec![order("evt_1", "or_3"), line("evt_2", "or_3", Nature::Good)],
+        ),
     ]
 }
 

@@ -69,6 +69,8 @@ pub(crate) enum Nature {
     Killer,
     /// Its source is not configured any more: it is parked.
     Orphan,
+    /// It belongs to something that never happens: it waits, and then it is parked.
+    Parentless,
     /// The code that handles it is wrong for so many seconds. Then somebody mends it, and replays what was parked.
     Mistaken(u32),
 }
@@ -201,6 +203,9 @@ pub(crate) static SIGNING: LazyLock<Signing> = LazyLock::new(|| {
         batched: Scheme::from_value(batched()).unwrap(),
     }
 });
+
+/// The source of orders and their lines.
+pub(crate) const FAMILY: &str = "family";
 
 /// The source whose requests carry several events.
 pub(crate) const BATCHED: &str = "batched";
@@ -353,12 +358,13 @@ pub(crate) fn endpoint() -> EndpointId {
 
 fn configure(store: &Store) {
     let long_ago = Timestamp::UNIX_EPOCH;
-    let mirror = Handler::Mirror { emit_to: Some(tenant()) };
+    let mirror = Handler::Mirror { emit_to: Some(tenant()), states: None };
     let forward = Handler::Forward { tenant: tenant(), types: vec!["order.*".parse().unwrap()] };
     let mut tables = store.tables();
     let stripe = SchemeChoice::Preset("stripe".to_owned());
     for (name, handler, scheme) in [
-        ("mirror", mirror, stripe.clone()),
+        ("mirror", mirror.clone(), stripe.clone()),
+        (FAMILY, mirror, stripe.clone()),
         ("forward", forward.clone(), stripe),
         (BATCHED, forward, SchemeChoice::Own(batched())),
     ] {
@@ -410,9 +416,32 @@ pub(crate) fn fact(
     Fact {
         key: InboxKey::new(source.parse().unwrap(), id).unwrap(),
         body: body.to_string().into_bytes(),
-        object: (source == "mirror").then_some((object, Version::Number(version))),
+        object: matches!(source, "mirror" | FAMILY).then_some((object, Version::Number(version))),
         nature,
     }
+}
+
+/// A line is added to an order.
+pub(crate) fn line(id: &str, order: &str, nature: Nature) -> Fact {
+    let line = format!("li_{id}");
+    let body = json!({
+        "id": id,
+        "type": "line.added",
+        "created": 1,
+        "data": { "object": { "object": "line", "id": line, "parent": order } },
+    });
+    let object = ObjectRef { kind: "line".to_owned(), id: line };
+    Fact {
+        key: InboxKey::new(FAMILY.parse().unwrap(), id).unwrap(),
+        body: body.to_string().into_bytes(),
+        object: Some((object, Version::Number(1))),
+        nature,
+    }
+}
+
+/// An order is there.
+pub(crate) fn order(id: &str, order: &str) -> Fact {
+    fact(FAMILY, id, "order.created", order, 1, 0, Nature::Good)
 }
 
 fn facts(rng: &mut StdRng) -> Vec<Fact> {
@@ -461,6 +490,15 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
         let seconds = rng.random_range(0..longest);
         let nature = Nature::Mistaken(seconds);
         facts.push(fact("mirror", "evt_m", "invoice.updated", "in_0", 2, 0, nature));
+    }
+    if rng.random_bool(0.5) {
+        facts.push(order("evt_o0", "or_3"));
+        for n in 0..rng.random_range(1..=3) {
+            facts.push(line(&format!("evt_l{n}"), "or_3", Nature::Good));
+        }
+    }
+    if rng.random_bool(0.1) {
+        facts.push(line("evt_l9", "or_9", Nature::Parentless));
     }
     if rng.random_bool(0.2) {
         facts.push(fact("gone", "evt_o", "order.paid", "or_1", 1, 0, Nature::Orphan));

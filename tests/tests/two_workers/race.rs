@@ -30,7 +30,7 @@ use testkit::{
 use tokio::{runtime::Handle, sync::Barrier, task::block_in_place};
 use worker::{
     Outcome, Received, Sources, Worker,
-    handlers::{Event, PlanFn},
+    handlers::{Current, Event, Handlers, SHIPPED},
 };
 
 use crate::tables::Local;
@@ -93,34 +93,38 @@ fn invoice(n: u64) -> ObjectRef {
     ObjectRef { kind: "invoice".to_owned(), id: format!("in_{n}") }
 }
 
+/// What a deploy makes of events.
+pub(crate) type PlanFn = fn(&Handler, &Event<'_>, &Current) -> Plan;
+
 /// An object, an operation of the business, and an outgoing event that follows from it.
-pub(crate) fn applied(_: &Handler, event: &Event<'_>, _: Option<&Object>) -> Plan {
+pub(crate) fn applied(_: &Handler, event: &Event<'_>, _: &Current) -> Plan {
     let (object, version) = (event.row.object.clone().unwrap(), event.row.version.clone().unwrap());
     let operation = format!("credit {}", object.id).parse().unwrap();
-    let granted = Emit {
-        tenant: "demo".parse().unwrap(),
-        event_type: "credit.granted".to_owned(),
-        schema_version: 1,
-        aggregate_id: object.id.clone(),
-        aggregate_version: None,
-        name: "credit".to_owned(),
-        payload: b"{}".to_vec(),
-    };
-    Plan::Apply(vec![
-        Change::newer(object, version, json!({ "by": event.row.key.event_id() })),
-        Change::once(operation).then_emit(granted),
-    ])
+    let granted = Emit::new("demo".parse().unwrap(), "credit.granted", &object.id, "{}");
+    let fields = json!({ "by": event.row.key.event_id() });
+    Plan::change(Change::newer(object, version, fields))
+        .and(Change::once(operation).then_emit(granted))
+}
+
+/// The same, but the object becomes one more than it was, whichever event comes.
+pub(crate) fn counted(_: &Handler, event: &Event<'_>, current: &Current) -> Plan {
+    let object = event.row.object.clone().unwrap();
+    let was = current.object().map_or(0, |was| was.fields["count"].as_u64().unwrap());
+    let fields = json!({ "count": was + 1 });
+    let told = Emit::new("demo".parse().unwrap(), "counted", &object.id, fields.to_string());
+    let change = Change::unchanged(object, current.object(), Version::Number(was + 1), fields);
+    Plan::change(change.then_emit(told))
 }
 
 /// Another deploy, which knows better.
-pub(crate) fn rejected(_: &Handler, _: &Event<'_>, _: Option<&Object>) -> Plan {
-    Plan::Reject("another deploy refuses it".to_owned())
+pub(crate) fn rejected(_: &Handler, _: &Event<'_>, _: &Current) -> Plan {
+    Plan::reject("another deploy refuses it")
 }
 
 impl Race {
     pub(crate) async fn new(store: Store) -> Self {
         let tables = Local::new().await;
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let source =
             Source::new(source(), SchemeChoice::Preset("stripe".to_owned()), handler, now());
         assert!(tables.registry.add_source(&source).await.unwrap());
@@ -224,6 +228,13 @@ impl Race {
         assert_eq!(self.keys("OutboxTable").await.len(), 1);
     }
 
+    /// The invoice of this round was counted twice, and each count was told.
+    pub(crate) async fn is_counted_twice(&self, n: u64) {
+        let object = self.tables.state.object(&source(), &invoice(n)).await.unwrap().unwrap();
+        assert_eq!(object.fields["count"], 2, "{object:?}");
+        assert_eq!(self.keys("OutboxTable").await.len(), 2);
+    }
+
     /// Nothing of the plan is true.
     pub(crate) async fn has_no_effect(&self) {
         assert_eq!(self.keys("StateTable").await, []);
@@ -261,7 +272,7 @@ async fn work(deployment: &Deployment, text: String, plan: PlanFn, now: Timestam
         queue: &deployment.queue,
         limits: LIMITS,
         payload_max: 1_000_000,
-        plan,
+        handlers: Handlers { plan, ..SHIPPED },
         metrics: &deployment.metrics,
         now: || now,
     };

@@ -285,10 +285,12 @@ fn is_pointer(text: &str) -> bool {
 
 fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
     match new {
-        NewHandler::Mirror { emit_to: None } => Some(Handler::Mirror { emit_to: None }),
+        NewHandler::Mirror { emit_to: None } => {
+            Some(Handler::Mirror { emit_to: None, states: None })
+        }
         NewHandler::Mirror { emit_to: Some(tenant) } => {
             let tenant = found.keep("handler.emit_to", tenant.parse())?;
-            Some(Handler::Mirror { emit_to: Some(tenant) })
+            Some(Handler::Mirror { emit_to: Some(tenant), states: None })
         }
         NewHandler::Forward { tenant, types } => {
             let tenant = found.keep("handler.tenant", tenant.parse());

@@ -46,7 +46,7 @@ impl Deployment {
 
     async fn process(&self, event: &str, what: &str) {
         let claim = self.receive(event).await;
-        let results = vec![ChangeResult { what: what.to_owned(), result: Applied::Applied }];
+        let results = vec![ChangeResult::new(what, Applied::Applied)];
         let status = Status::Processed;
         let finish = Finish { status, results, reason: None, now: at(-9), expires_at: at(9) };
         assert_eq!(self.0.inbox.finish(&claim, &finish).await.unwrap(), Noted::Yes);

@@ -35,7 +35,7 @@ fn secret(id: &str, text: &str, expires_at: Option<Timestamp>) -> SourceSecret {
 impl World {
     fn new(scheme: SchemeChoice) -> Self {
         let (store, secrets) = (Store::default(), MemorySecrets::default());
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let source = Source::new(name("hub"), scheme, handler, at(0));
         store.tables().sources.insert(name("hub"), source);
         secrets.set(&name("hub"), vec![secret("k1", "field-secret-1", None)]);
@@ -257,7 +257,12 @@ impl tracing::Subscriber for Complaints {
 fn a_credential_beside_published_keys_is_no_key_and_nothing_to_complain_of() {
     let check = |preset: &str, text: &str, keys: usize, complaints: usize| {
         let scheme = SchemeChoice::Preset(preset.to_owned());
-        let mut source = Source::new(name("hub"), scheme, Handler::Mirror { emit_to: None }, at(0));
+        let mut source = Source::new(
+            name("hub"),
+            scheme,
+            Handler::Mirror { emit_to: None, states: None },
+            at(0),
+        );
         source.config.insert("webhook_id".to_owned(), "WH-1".to_owned());
         let counted = Complaints::default();
         let feed = tracing::subscriber::with_default(counted.clone(), || {

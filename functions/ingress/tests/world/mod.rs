@@ -89,7 +89,7 @@ impl World {
 
     pub(crate) fn add(&self, source: &str, scheme: SchemeChoice, secret: &str) {
         let name = name(source);
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         self.secrets.set(&name, vec![key("k1", secret)]);
         let source = Source::new(name.clone(), scheme, handler, at(-1000));
         self.store.tables().sources.insert(name, source);

@@ -43,7 +43,7 @@ mod tests {
     fn planned(event_type: Option<&str>, types: &[&str]) -> Plan {
         let types: Vec<Pattern> = types.iter().map(|text| text.parse().unwrap()).collect();
         let row = row(event_type, Some(("order", "7")), Some(Version::Number(3)));
-        plan(&Event { row: &row, body: b"{ }" }, &"demo".parse().unwrap(), &types)
+        plan(&Event::new(&row, b"{ }"), &"demo".parse().unwrap(), &types)
     }
 
     #[test]

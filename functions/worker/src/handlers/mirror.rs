@@ -89,7 +89,7 @@ mod tests {
         body: &str,
     ) -> Plan {
         let row = row(Some(event_type), object, version.map(Version::Number));
-        plan(&Event { row: &row, body: body.as_bytes() }, None, Some(&"demo".parse().unwrap()))
+        plan(&Event::new(&row, body.as_bytes()), None, Some(&"demo".parse().unwrap()))
     }
 
     #[test]
@@ -120,9 +120,7 @@ mod tests {
     #[test]
     fn nobody_is_told_unless_the_source_says_whom() {
         let row = row(None, Some(("invoice", "in_1")), Some(Version::Number(1)));
-        let Plan::Apply(changes) = plan(&Event { row: &row, body: b"{}" }, None, None) else {
-            panic!()
-        };
+        let Plan::Apply(changes) = plan(&Event::new(&row, b"{}"), None, None) else { panic!() };
         assert!(changes[0].events.is_empty());
     }
 
@@ -148,8 +146,10 @@ mod tests {
             fields: Value::Null,
             deleted: false,
             updated_at: Timestamp::UNIX_EPOCH,
+            as_of: Timestamp::UNIX_EPOCH,
+            fetched: false,
         };
-        let planned = plan(&Event { row: &row, body: b"{}" }, Some(&current), None);
+        let planned = plan(&Event::new(&row, b"{}"), Some(&current), None);
         assert!(matches!(planned, Plan::Reject(why) if why.contains("of another kind")));
     }
 

@@ -3,13 +3,24 @@
 //! A handler is a pure function from an event, and the state of its object before, to a plan: nothing has happened until
 //! the plan is committed, so a handler may run any number of times.
 //!
-//! A handler of your own is one file beside these, and one line in [`plan`].
+//! A handler of your own is one file beside these, and one line in [`own`].
 
 pub mod forward;
 pub mod mirror;
 
-use domain::{event::Object, inbox::NewRow, plan::Plan, source::Handler};
+use std::collections::BTreeMap;
+
+use domain::{
+    event::{Object, ObjectRef},
+    fetch::Fetched,
+    inbox::NewRow,
+    plan::Plan,
+    source::Handler,
+};
 use serde_json::json;
+
+/// Most objects that one event's plan may look at, beside the event's own.
+pub const MAX_READS: usize = 10;
 
 /// A received event, with its bytes as they were signed; those that came compressed, as they were before.
 #[derive(Clone, Copy, Debug)]
@@ -18,18 +29,94 @@ pub struct Event<'a> {
     pub row: &'a NewRow,
     /// Its body.
     pub body: &'a [u8],
+    /// What the provider says of the object now, if it was asked.
+    pub fetched: Option<&'a Fetched>,
+    /// Whether the versions of this source order all changes of an object.
+    pub trusts_version: bool,
 }
 
-/// What turns an event into a plan; see [`plan`].
-pub type PlanFn = fn(&Handler, &Event<'_>, Option<&Object>) -> Plan;
+/// The objects that a plan may look at, as they were just before; when the plan is committed they may have changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Current {
+    /// The event's own object, if it has one and it is known.
+    pub own: Option<Object>,
+    /// Those that the handler asked for, and the event's own, if they are known.
+    pub others: BTreeMap<ObjectRef, Object>,
+}
 
-/// Plans an event. `current` is its object, as it was just before; when the plan is committed it may have become newer.
-pub fn plan(handler: &Handler, event: &Event<'_>, current: Option<&Object>) -> Plan {
-    match (event.source(), event.event_type(), handler) {
-        // A handler of your own goes before the configured ones:
-        // ("stripe-live", Some("invoice.paid"), _) => invoice_paid::plan(event, current),
-        (_, _, Handler::Mirror { emit_to }) => mirror::plan(event, current, emit_to.as_ref()),
-        (_, _, Handler::Forward { tenant, types }) => forward::plan(event, tenant, types),
+impl Current {
+    /// The event's own object.
+    pub const fn object(&self) -> Option<&Object> {
+        self.own.as_ref()
+    }
+
+    /// An object that the handler asked for, or the event's own.
+    pub fn of(&self, object: &ObjectRef) -> Option<&Object> {
+        self.others.get(object)
+    }
+}
+
+/// What turns events into plans: the shipped ones and the user's own, or a test's.
+#[derive(Clone, Copy, Debug)]
+pub struct Handlers {
+    /// Which objects a plan will look at, beside the event's own.
+    pub reads: fn(&Handler, &Event<'_>) -> Vec<ObjectRef>,
+    /// Plans an event.
+    pub plan: fn(&Handler, &Event<'_>, &Current) -> Plan,
+}
+
+/// The handlers that ship, and those of [`own`].
+pub const SHIPPED: Handlers = Handlers { reads, plan };
+
+/// A handler of the user's own.
+pub trait Own: Sync {
+    /// Which objects its plan will look at, beside the event's own; at most [`MAX_READS`].
+    fn reads(&self, _event: &Event<'_>) -> Vec<ObjectRef> {
+        Vec::new()
+    }
+
+    /// Plans an event.
+    fn plan(&self, event: &Event<'_>, current: &Current) -> Plan;
+}
+
+/// The handlers that are not configured but written: one file, one line here.
+pub fn own(_name: &str) -> Option<&'static dyn Own> {
+    None
+}
+
+/// Why a source's handler is not there, if it is not.
+pub fn missing(handler: &Handler) -> Option<String> {
+    match handler {
+        Handler::Own { name, .. } if own(name).is_none() => Some(format!(
+            "this worker has no handler {name}; change the source's handler, or deploy a worker that has it, then replay \
+             the event"
+        )),
+        Handler::Own { .. } | Handler::Mirror { .. } | Handler::Forward { .. } => None,
+    }
+}
+
+fn reads(handler: &Handler, event: &Event<'_>) -> Vec<ObjectRef> {
+    match handler {
+        Handler::Own { name, .. } => own(name).map(|own| own.reads(event)).unwrap_or_default(),
+        Handler::Mirror { .. } | Handler::Forward { .. } => Vec::new(),
+    }
+}
+
+fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
+    match handler {
+        Handler::Mirror { emit_to, .. } => mirror::plan(event, current.object(), emit_to.as_ref()),
+        Handler::Forward { tenant, types } => forward::plan(event, tenant, types),
+        Handler::Own { name, .. } => match own(name) {
+            Some(own) => own.plan(event, current),
+            None => Plan::Reject(missing(handler).unwrap_or_default()),
+        },
+    }
+}
+
+impl<'a> Event<'a> {
+    /// An event of whose object nothing was fetched, and whose versions are not trusted.
+    pub const fn new(row: &'a NewRow, body: &'a [u8]) -> Self {
+        Self { row, body, fetched: None, trusts_version: false }
     }
 }
 
@@ -113,7 +200,7 @@ pub(crate) mod tests {
     }
 
     fn payload(body: &[u8]) -> Vec<u8> {
-        Event { row: &row(None, None, None), body }.payload()
+        Event::new(&row(None, None, None), body).payload()
     }
 
     /// INB-raw-bytes-kept
@@ -152,7 +239,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_event_without_an_object_is_about_itself() {
-        let about = |object| Event { row: &row(None, object, None), body: b"" }.aggregate_id();
+        let about = |object| Event::new(&row(None, object, None), b"").aggregate_id();
         assert_eq!(about(Some(("invoice", "in_1"))), "in_1");
         assert_eq!(about(None), "evt_1");
     }

@@ -152,7 +152,7 @@ async fn a_request_whose_scheme_this_version_does_not_know_waits_for_one_that_do
     let unknown = domain::source::Source::new(
         "newer".parse().unwrap(),
         domain::source::SchemeChoice::Preset("of_a_later_version".to_owned()),
-        domain::source::Handler::Mirror { emit_to: None },
+        domain::source::Handler::Mirror { emit_to: None, states: None },
         at(0),
     );
     world.only(unknown);

@@ -147,7 +147,7 @@ impl World {
             queue: &self.queue,
             limits: LIMITS,
             payload_max: 1_000_000,
-            plan: handlers::plan,
+            handlers: handlers::SHIPPED,
             metrics: &self.metrics,
             now: || self.now(),
         }

@@ -128,6 +128,9 @@ fn version(version: &Version) -> String {
         Version::Number(number) => number.to_string(),
         Version::Time(time) => time.to_string(),
         Version::Text(text) => text.clone(),
+        Version::Composite(parts) => {
+            parts.iter().map(self::version).collect::<Vec<_>>().join(", then ")
+        }
     }
 }
 

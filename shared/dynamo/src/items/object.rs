@@ -1,8 +1,9 @@
 //! An object.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use domain::{
-    commit::tie_of,
-    event::{Object, ObjectRef, Version},
+    commit::{Knowledge, tie_of},
+    event::{Object, ObjectRef, Stamp, Version},
     id::SourceName,
     ports::Stored,
 };
@@ -15,31 +16,50 @@ use crate::{
     keys,
 };
 
-/// What an object becomes, and the condition: it is absent or older. The condition is
-/// [`domain::commit::is_newer`], word for word.
-pub(crate) fn write(
-    source: &SourceName,
-    object: &ObjectRef,
-    new: &Version,
-    fields: &serde_json::Value,
-    deleted: bool,
-    now: Timestamp,
-) -> Stored<(Item, Expression)> {
-    let tie = tie_of(fields, deleted);
-    let (rank, value) = version::write(new);
-    let newer = Expression::new().when(
-        "attribute_not_exists(#pk) OR #version_rank < :rank OR (#version_rank = :rank AND \
-         (#version < :version OR (#version = :version AND #tie < :tie)))",
-        [("rank", rank.clone()), ("version", value.clone()), ("tie", s(&tie))],
-    );
-    let item = Writer::new(keys::object(source, object), "object")
+/// What an object becomes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Becomes<'a> {
+    pub(crate) source: &'a SourceName,
+    pub(crate) object: &'a ObjectRef,
+    pub(crate) version: &'a Version,
+    pub(crate) fields: &'a serde_json::Value,
+    pub(crate) deleted: bool,
+    pub(crate) knowledge: Knowledge,
+    pub(crate) now: Timestamp,
+}
+
+pub(crate) fn write(new: &Becomes<'_>) -> Stored<Item> {
+    let (rank, value) = version::write(new.version);
+    let item = Writer::new(keys::object(new.source, new.object), "object")
         .put("version_rank", rank)
         .put("version", value)
-        .put("tie", s(tie))
-        .put("fields", json(fields)?)
-        .put("deleted", aws_sdk_dynamodb::types::AttributeValue::Bool(deleted))
-        .put("updated_at", ms(now));
-    Ok((item.done(), newer))
+        .put("tie", s(tie_of(new.fields, new.deleted)))
+        .put("fields", json(new.fields)?)
+        .put("deleted", AttributeValue::Bool(new.deleted))
+        .put("updated_at", ms(new.now))
+        .put("as_of", ms(new.knowledge.as_of))
+        .put("fetched", AttributeValue::Bool(new.knowledge.fetched));
+    Ok(item.done())
+}
+
+/// The object is absent or older: [`domain::commit::is_newer`], word for word.
+pub(crate) fn older_than(new: &Version, tie: &str) -> Expression {
+    let (rank, value) = version::write(new);
+    Expression::new().when(
+        "attribute_not_exists(#pk) OR #version_rank < :rank OR (#version_rank = :rank AND \
+         (#version < :version OR (#version = :version AND #tie < :tie)))",
+        [("rank", rank), ("version", value), ("tie", s(tie))],
+    )
+}
+
+/// The object is as it was read: [`domain::commit::is_unchanged`], word for word.
+pub(crate) fn still(read: Option<&Stamp>) -> Expression {
+    let Some(Stamp { version, tie }) = read else { return Expression::absent() };
+    let (rank, value) = version::write(version);
+    Expression::new().when(
+        "#version_rank = :rank AND #version = :version AND #tie = :tie",
+        [("rank", rank), ("version", value), ("tie", s(tie))],
+    )
 }
 
 pub(crate) fn read(item: &Item) -> Stored<Object> {
@@ -50,11 +70,16 @@ pub(crate) fn read(item: &Item) -> Stored<Object> {
         fields: item.json("fields")?,
         deleted: item.flag("deleted")?,
         updated_at: item.time("updated_at")?,
+        // Written by a version that knew only what events say, when they said it.
+        as_of: item.some("as_of", Reader::time)?.map_or_else(|| item.time("updated_at"), Ok)?,
+        fetched: item.some("fetched", Reader::flag)?.unwrap_or_default(),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
@@ -64,7 +89,10 @@ mod tests {
         let object = ObjectRef { kind: "invoice".to_owned(), id: "in_1".to_owned() };
         let now = Timestamp::from_millisecond(1_790_000_000_123).unwrap();
         let fields = json!({ "status": "paid", "amount": 9_007_199_254_740_993_u64 });
-        write(&"stripe".parse().unwrap(), &object, version, &fields, false, now).unwrap().0
+        let knowledge = Knowledge { as_of: now - Duration::from_secs(7), fetched: true };
+        let source = &"stripe".parse().unwrap();
+        let (object, fields, deleted) = (&object, &fields, false);
+        write(&Becomes { source, object, version, fields, deleted, knowledge, now }).unwrap()
     }
 
     #[test]

@@ -113,7 +113,7 @@ mod tests {
             ..Source::new(
                 "stripe".parse().unwrap(),
                 SchemeChoice::Preset("stripe".to_owned()),
-                Handler::Mirror { emit_to: Some(tenant.clone()) },
+                Handler::Mirror { emit_to: Some(tenant.clone()), states: None },
                 at,
             )
         };

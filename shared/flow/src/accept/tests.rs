@@ -67,7 +67,7 @@ impl World {
             source: Source::new(
                 source(),
                 SchemeChoice::Preset("standard_webhooks".to_owned()),
-                Handler::Mirror { emit_to: None },
+                Handler::Mirror { emit_to: None, states: None },
                 at(0),
             ),
         }

@@ -77,7 +77,7 @@ impl World {
         let outgoing = sign::Outgoing { method, url, headers, id: None, event_type: None, body };
         let key = SigningKey::parse(&self.scheme, &secret).unwrap();
         let headers = sign::sign_as(&self.scheme, &key, &outgoing, now).unwrap();
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let feed = Source::new(source(), SchemeChoice::Preset("x".to_owned()), handler, at(0));
         let request = Request { method, url, headers: &headers, body, path_secret: None };
         let verified = signing::verify(&self.scheme, &keys, &request, now).unwrap();
@@ -404,7 +404,7 @@ fn where_every_request_counts_the_same_bytes_at_two_times_are_two_requests_with_
         let (method, url) = ("POST", "https://hooks.example/webhooks/demo");
         let body = body.as_bytes();
         let request = Request { method, url, headers: &headers, body, path_secret: None };
-        let handler = Handler::Mirror { emit_to: None };
+        let handler = Handler::Mirror { emit_to: None, states: None };
         let feed =
             Source::new(source(), SchemeChoice::Preset("ms_graph".to_owned()), handler, at(0));
         let verified = signing::verify(&world.scheme, &keys, &request, at(second)).unwrap();

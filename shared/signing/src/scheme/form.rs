@@ -148,8 +148,17 @@ pub(crate) struct IdentityRules {
     pub(crate) event_type: Lookup,
     pub(crate) object_type: Lookup,
     pub(crate) object_id: Lookup,
-    pub(crate) version: Option<(Lookup, VersionKind, bool)>,
+    pub(crate) version: Option<VersionRules>,
     pub(crate) occurred_at: Option<(Lookup, Unit)>,
+}
+
+/// Where a version is found.
+#[derive(Clone, Debug)]
+pub(crate) struct VersionRules {
+    /// More than one: a composite version.
+    pub(crate) parts: Vec<(Lookup, VersionKind)>,
+    /// Whether it orders all changes of an object.
+    pub(crate) trusted: bool,
 }
 
 /// Where a value is found: the first template that is complete.
@@ -180,7 +189,7 @@ impl IdentityRules {
     pub(crate) fn lookups(&self) -> impl Iterator<Item = &Lookup> {
         [&self.id, &self.delivery, &self.event_type, &self.object_type, &self.object_id]
             .into_iter()
-            .chain(self.version.as_ref().map(|(lookup, ..)| lookup))
+            .chain(self.version.iter().flat_map(|version| &version.parts).map(|(lookup, _)| lookup))
             .chain(self.occurred_at.as_ref().map(|(lookup, _)| lookup))
     }
 
@@ -197,10 +206,10 @@ impl IdentityRules {
             event_type: keep(&self.event_type),
             object_type: keep(&self.object_type),
             object_id: keep(&self.object_id),
-            version: self
-                .version
-                .as_ref()
-                .map(|(lookup, kind, trusted)| (keep(lookup), *kind, *trusted)),
+            version: self.version.as_ref().map(|version| VersionRules {
+                parts: version.parts.iter().map(|(lookup, kind)| (keep(lookup), *kind)).collect(),
+                trusted: version.trusted,
+            }),
             occurred_at: self.occurred_at.as_ref().map(|(lookup, unit)| (keep(lookup), *unit)),
         }
     }

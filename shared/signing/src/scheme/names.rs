@@ -3,12 +3,13 @@
 use super::reader::Reader;
 use super::rules::Whole;
 use super::spot::{Spot, template};
-use super::{IdentityRules, Lookup, Names, Part, Template, Unit, VersionKind};
+use super::{IdentityRules, Lookup, Names, Part, Template, Unit, VersionKind, VersionRules};
+
+/// Most parts of a composite version. More would be a document, not a version.
+const MAX_VERSION_PARTS: usize = 4;
 
 /// Reads `[identity]` or `[element]`.
 pub(super) fn rules(reader: &mut Reader<'_>, spot: Spot) -> IdentityRules {
-    let kind =
-        |r: &mut Reader<'_>| r.choice("kind", &VersionKind::ALL).unwrap_or(VersionKind::Number);
     IdentityRules {
         id: lookup(reader, "id", spot),
         id_is_signed: false,
@@ -16,13 +17,36 @@ pub(super) fn rules(reader: &mut Reader<'_>, spot: Spot) -> IdentityRules {
         event_type: lookup(reader, "type", spot),
         object_type: lookup(reader, "object_type", spot),
         object_id: lookup(reader, "object_id", spot),
-        version: reader.within("version", |version| {
-            (lookup_here(version, spot), kind(version), version.flag("trusted"))
+        version: reader.within("version", |version| VersionRules {
+            parts: version_parts(version, spot),
+            trusted: version.flag("trusted"),
         }),
         occurred_at: reader.within("occurred_at", |time| {
             (lookup_here(time, spot), time.choice("unit", &Unit::ALL).unwrap_or(Unit::Rfc3339))
         }),
     }
+}
+
+/// One part, which stands in the table of the version itself, or several in a list.
+fn version_parts(reader: &mut Reader<'_>, spot: Spot) -> Vec<(Lookup, VersionKind)> {
+    let part = |reader: &mut Reader<'_>| {
+        let kind = reader.choice("kind", &VersionKind::ALL).unwrap_or(VersionKind::Number);
+        (lookup_here(reader, spot), kind)
+    };
+    if !reader.has("parts") {
+        return vec![part(reader)];
+    }
+    let parts = reader.each("parts", |reader| Some(part(reader)));
+    if !(2..=MAX_VERSION_PARTS).contains(&parts.len()) && !reader.is_wrong("parts") {
+        let what = format!(
+            "must be a list of 2 to {MAX_VERSION_PARTS} tables with `from` and `kind`; one part needs no list"
+        );
+        reader.problem("parts", what);
+    }
+    if parts.iter().any(|(lookup, _)| lookup.from.is_empty()) {
+        reader.problem("parts", "must each say `from` where they are found");
+    }
+    parts
 }
 
 /// A template, a list of them, or a table with `from`.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
-    commit::{Commit, LeaseProof, Staged},
+    commit::{Commit, Knowledge, LeaseProof, Staged},
     delivery::{Attempt, Delivery, NewDelivery, Next, Outcome},
     event::{ObjectRef, Origin, Version},
     id::{EndpointId, EventId, InboxKey},
@@ -83,7 +83,7 @@ pub(super) fn note(attempts: u32, due_at: Timestamp) -> AttemptNote {
 
 /// Processed at `now`, to go after 35 days.
 pub(super) fn processed(now: Timestamp) -> Finish {
-    let result = ChangeResult { what: "object invoice in_1".to_owned(), result: Applied::Applied };
+    let result = ChangeResult::new("object invoice in_1", Applied::Applied);
     Finish {
         status: Status::Processed,
         results: vec![result],
@@ -112,6 +112,7 @@ pub(super) fn commit(event: &str, changes: Vec<(Guard, Vec<OutboxEvent>)>) -> Co
         claim: claim(event, 0),
         now: at(10),
         expires_at: at(35 * DAY),
+        knowledge: Knowledge { as_of: at(-5), fetched: false },
         changes: changes.collect(),
         lease: None,
         results: Vec::new(),

@@ -71,7 +71,7 @@ async fn a_source_is_put_once_and_reads_back(on: &impl Tables) -> Kept {
     assert!(registry.add_source(&first).await?);
     let second = Source {
         scheme: SchemeChoice::Preset("stripe".to_owned()),
-        handler: Handler::Mirror { emit_to: None },
+        handler: Handler::Mirror { emit_to: None, states: None },
         ..first.clone()
     };
     assert!(!registry.add_source(&second).await?);
@@ -82,7 +82,7 @@ async fn a_source_is_put_once_and_reads_back(on: &impl Tables) -> Kept {
 async fn a_source_is_replaced_only_as_it_was_read(on: &impl Tables) -> Kept {
     let (registry, old) = (on.registry(), source("stripe"));
     let new = Source {
-        handler: Handler::Mirror { emit_to: None },
+        handler: Handler::Mirror { emit_to: None, states: None },
         dedupe: Dedupe::Id,
         same_as: None,
         ..old.clone()

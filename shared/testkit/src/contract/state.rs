@@ -50,7 +50,7 @@ async fn there(on: &impl Tables, event: &OutboxEvent) -> Result<bool, StoreError
 }
 
 fn result(what: &str, result: Applied) -> ChangeResult {
-    ChangeResult { what: what.to_owned(), result }
+    ChangeResult::new(what, result)
 }
 
 async fn a_commit_makes_all_of_it_true(on: &impl Tables) -> Kept {
@@ -244,7 +244,7 @@ async fn an_operation_is_done_once_whoever_asks(on: &impl Tables) -> Kept {
         |event: &String| committed(on, commit(event, vec![(once("credit#in_1"), Vec::new())]));
     let mut done = 0;
     for results in join_all(events.iter().map(ask)).await {
-        let [ChangeResult { what, result }] = results?.try_into().unwrap();
+        let [ChangeResult { what, result, .. }] = results?.try_into().unwrap();
         assert_eq!(what, "operation credit#in_1");
         match result {
             Applied::Applied => done += 1,

@@ -1,7 +1,7 @@
 //! Objects, operation keys and leases in memory; and the transaction.
 
 use domain::{
-    commit::{Action, Answer, Commit, LeaseProof, Reason, is_newer, tie_of},
+    commit::{Action, Answer, Commit, LeaseProof, Reason, is_newer, is_unchanged, tie_of},
     event::{Object, ObjectRef},
     id::SourceName,
     inbox::Status,
@@ -84,8 +84,12 @@ fn judge(tables: &Tables, commit: &Commit, action: &Action<'_>) -> Reason {
             let old = old.map(|old| (&old.version, old.tie.as_str()));
             is_newer((version, &tie_of(fields, *deleted)), old)
         }
+        Action::Guard(Guard::Unchanged { object, read, .. }) => {
+            let now = tables.objects.get(&(claim.key.source().clone(), object.clone()));
+            is_unchanged(read.as_ref(), now.map(|now| (&now.version, now.tie.as_str())))
+        }
         Action::Guard(Guard::Once(key)) => !tables.operations.contains(key.as_str()),
-        Action::Guard(Guard::Free) => true,
+        Action::Guard(Guard::Free | Guard::Refused { .. }) => true,
         Action::Lease(lease) => tables
             .leases
             .get(&lease.what)
@@ -107,7 +111,10 @@ fn carry_out(tables: &mut Tables, commit: &Commit, action: &Action<'_>) {
             };
             let _ = inbox::claimed(tables, &commit.claim, |item| inbox::finish(item, &how));
         }
-        Action::Guard(Guard::Newer { object, version, fields, deleted }) => {
+        Action::Guard(
+            Guard::Newer { object, version, fields, deleted }
+            | Guard::Unchanged { object, version, fields, deleted, .. },
+        ) => {
             let key = (commit.claim.key.source().clone(), object.clone());
             let object = Object {
                 version: version.clone(),
@@ -115,13 +122,15 @@ fn carry_out(tables: &mut Tables, commit: &Commit, action: &Action<'_>) {
                 fields: fields.clone(),
                 deleted: *deleted,
                 updated_at: commit.now,
+                as_of: commit.knowledge.as_of,
+                fetched: commit.knowledge.fetched,
             };
             tables.objects.insert(key, object);
         }
         Action::Guard(Guard::Once(key)) => {
             tables.operations.insert(key.to_string());
         }
-        Action::Guard(Guard::Free) | Action::Lease(_) => {}
+        Action::Guard(Guard::Free | Guard::Refused { .. }) | Action::Lease(_) => {}
         Action::Emit(event) => {
             let row = OutboxRow { event: (*event).clone(), relayed: None };
             tables.outbox.insert((event.tenant.clone(), event.id), row);
