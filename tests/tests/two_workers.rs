@@ -27,7 +27,7 @@ use worker::Outcome;
 const ROUNDS: u64 = 1_000;
 
 /// Rounds of each other race.
-const FEWER: u64 = 250;
+const FEWER: u64 = 100;
 
 /// C4, C5, C31, L5, L7, L8, L21: two copies of one message. One of them finishes the row, the other one finds it
 /// finished; nothing else is an answer.

@@ -57,11 +57,11 @@ pub(crate) fn handled(world: &World, fact: usize) {
 }
 
 #[track_caller]
-fn all_is_well(world: &World) {
+pub(crate) fn all_is_well(world: &World) {
     assert_eq!(settle(world), Vec::<String>::new());
 }
 
-fn status(world: &World, fact: usize) -> Status {
+pub(crate) fn status(world: &World, fact: usize) -> Status {
     world.sim.store.tables().inbox[&world.facts[fact].key].row.status
 }
 
@@ -142,7 +142,7 @@ fn every_order_of_four_events_ends_in_the_same_state() {
     assert_eq!(ends.len(), 1);
 }
 
-fn permutations(n: usize) -> Vec<Vec<usize>> {
+pub(crate) fn permutations(n: usize) -> Vec<Vec<usize>> {
     if n == 0 {
         return vec![Vec::new()];
     }

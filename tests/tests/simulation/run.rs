@@ -60,6 +60,8 @@ struct Life<'w> {
 
 impl<'w> Life<'w> {
     fn of(world: &'w World, seed: u64) -> Self {
+        // Whoever looks anew sees what is there, and counts it once.
+        world.applied.borrow_mut().clear();
         Self { world, rng: StdRng::seed_from_u64(seed), seen: Seen::default() }
     }
 

@@ -31,6 +31,7 @@ use uuid::Uuid;
 use worker::Sources;
 
 use crate::{
+    business::{self, PAYMENTS, Says},
     ports::{Broken, Sim},
     subscriber::{self, Subscriber},
 };
@@ -84,6 +85,8 @@ pub(crate) struct Fact {
     pub(crate) body: Vec<u8>,
     /// The object it is about, and its version; mirrored events only.
     pub(crate) object: Option<(ObjectRef, Version)>,
+    /// What it says of a business; events of payments only.
+    pub(crate) says: Option<Says>,
     /// What it is for.
     pub(crate) nature: Nature,
 }
@@ -362,17 +365,19 @@ fn configure(store: &Store) {
     let forward = Handler::Forward { tenant: tenant(), types: vec!["order.*".parse().unwrap()] };
     let mut tables = store.tables();
     let stripe = SchemeChoice::Preset("stripe".to_owned());
+    let payments = Handler::Own { name: PAYMENTS.parse().unwrap(), tenant: Some(tenant()) };
     for (name, handler, scheme) in [
         ("mirror", mirror.clone(), stripe.clone()),
         (FAMILY, mirror, stripe.clone()),
+        (PAYMENTS, payments, stripe.clone()),
         ("forward", forward.clone(), stripe),
         (BATCHED, forward, SchemeChoice::Own(batched())),
     ] {
         let source = Source::new(name.parse().unwrap(), scheme, handler, long_ago);
         tables.sources.insert(source.name.clone(), source);
     }
-    let wants_all = Endpoint {
-        tenant: tenant(),
+    let wants_all = |tenant: TenantId| Endpoint {
+        tenant,
         id: endpoint(),
         url: "https://subscriber.example/hooks".to_owned(),
         patterns: Vec::new(),
@@ -381,8 +386,11 @@ fn configure(store: &Store) {
         created_at: long_ago,
         disabled: false,
     };
-    tables.epochs.insert(tenant(), 1);
-    tables.endpoints.insert((tenant(), wants_all.id), (wants_all, Vec::new()));
+    for tenant in [tenant(), "internal".parse().unwrap()] {
+        let endpoint = wants_all(tenant.clone());
+        tables.epochs.insert(tenant.clone(), 1);
+        tables.endpoints.insert((tenant, endpoint.id), (endpoint, Vec::new()));
+    }
 }
 
 /// So many bytes that a body leaves its row, and a payload its.
@@ -417,6 +425,7 @@ pub(crate) fn fact(
         key: InboxKey::new(source.parse().unwrap(), id).unwrap(),
         body: body.to_string().into_bytes(),
         object: matches!(source, "mirror" | FAMILY).then_some((object, Version::Number(version))),
+        says: None,
         nature,
     }
 }
@@ -435,6 +444,7 @@ pub(crate) fn line(id: &str, order: &str, nature: Nature) -> Fact {
         key: InboxKey::new(FAMILY.parse().unwrap(), id).unwrap(),
         body: body.to_string().into_bytes(),
         object: Some((object, Version::Number(1))),
+        says: None,
         nature,
     }
 }
@@ -477,6 +487,9 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
             _ => ("order.paid", Nature::Good),
         };
         facts.push(fact(BATCHED, &id, event_type, "or_2", n, padding, nature));
+    }
+    if rng.random_bool(0.7) {
+        facts.extend(business::facts(rng));
     }
     if rng.random_bool(0.4) {
         facts.push(fact("forward", "evt_u", "refund.made", "re_1", 1, 0, Nature::Unwanted));

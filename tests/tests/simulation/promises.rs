@@ -1,0 +1,206 @@
+//! The seven promises and the six questions, each as a case of its own. The storm asks all of them at once; here each is
+//! asked alone, in all orders.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use domain::{
+    inbox::Status,
+    ports::{DueInbox as _, Inbox as _},
+};
+use testkit::LIMITS;
+
+use crate::{
+    actors,
+    business::{CAME, PAID, STATES, came, intent, paid},
+    named::{accepted, all_is_well, handled, invoice, message, permutations, run, status},
+    world::{Fact, Nature, World, fact, line, order},
+};
+
+/// Everything comes in each order, and each event is carried out twice.
+fn in_every_order(facts: &[Fact], look: impl Fn(&World)) {
+    for order in permutations(facts.len()) {
+        let world = World::calm(facts.to_vec(), None);
+        for fact in order {
+            accepted(&world, fact);
+            handled(&world, fact);
+            handled(&world, fact);
+        }
+        all_is_well(&world);
+        look(&world);
+    }
+}
+
+/// How many outgoing events of one type there are.
+fn told(world: &World, event_type: &str) -> usize {
+    let tables = world.sim.store.tables();
+    tables.outbox.values().filter(|row| row.event.event_type == event_type).count()
+}
+
+/// L7, C18, C20, C21: one payment, in every word that the provider has for it, in every order with its order.
+#[test]
+fn a_payment_is_booked_once_in_whatever_words_and_order_it_is_told() {
+    let mut facts = vec![intent("evt_0", 3, "or_p1")];
+    facts.extend((1..).zip(CAME).map(|(n, word)| came(&format!("evt_{n}"), word, "ch_1", "or_p1")));
+    in_every_order(&facts, |world| {
+        assert_eq!((told(world, "payment.booked"), told(world, "receipt.mail")), (1, 1));
+    });
+}
+
+/// L8, C22: one invoice is paid, in every word that the provider has for it.
+#[test]
+fn an_invoice_grants_one_credit_in_whatever_words_and_order_it_is_told() {
+    let facts: Vec<_> =
+        (1..).zip(PAID).map(|(n, word)| paid(&format!("evt_{n}"), word, "in_p1")).collect();
+    in_every_order(&facts, |world| assert_eq!(told(world, "credit.granted"), 1));
+}
+
+/// L9, D11 to D16: an order goes through all its states, in every order of arrival. It ends paid, and what it earned is paid
+/// out once.
+#[test]
+fn an_order_ends_paid_and_is_paid_out_once_in_whatever_order_it_is_told() {
+    let facts: Vec<_> =
+        (0..STATES.len()).map(|state| intent(&format!("evt_{state}"), state, "or_p1")).collect();
+    in_every_order(&facts, |world| {
+        assert_eq!((told(world, "payout.due"), told(world, "order.paid")), (1, 1));
+        let tables = world.sim.store.tables();
+        let order = tables.objects.values().next().unwrap();
+        assert_eq!(order.fields["status"], "PAID");
+    });
+}
+
+/// L10: everything that is under way dies, all messages with it, as often as one likes.
+#[test]
+fn what_was_accepted_is_there_after_every_restart() {
+    let facts: Vec<_> = (1..=5).map(|n| invoice(&format!("evt_{n}"), n)).collect();
+    let world = World::calm(facts, None);
+    for fact in 0..5 {
+        accepted(&world, fact);
+        // Somebody begins, and dies at once.
+        let handed = message(&world, fact);
+        let mut process = actors::Process {
+            who: "worker",
+            work: Box::pin(async { actors::handle(&world, vec![handed]).await }),
+        };
+        for _ in 0..fact {
+            actors::poll(&world, &mut process);
+        }
+        drop(process);
+        world.inbound.purge();
+    }
+    assert_eq!(world.sim.store.tables().inbox.len(), 5);
+    all_is_well(&world);
+}
+
+/// L11, L15: each event comes three times, to the door and to the worker. The end is that of once.
+#[test]
+fn a_duplicate_does_not_change_the_result() {
+    let facts = || {
+        vec![
+            invoice("evt_1", 1),
+            fact("forward", "evt_2", "order.paid", "or_1", 1, 0, Nature::Good),
+            paid("evt_3", PAID[0], "in_p1"),
+        ]
+    };
+    let end = |copies: usize| {
+        let world = World::calm(facts(), None);
+        for fact in 0..3 {
+            for _ in 0..copies {
+                accepted(&world, fact);
+                handled(&world, fact);
+            }
+        }
+        all_is_well(&world);
+        let tables = world.sim.store.tables();
+        let outgoing: BTreeSet<_> = tables.outbox.keys().cloned().collect();
+        let objects: Vec<_> =
+            tables.objects.iter().map(|(name, is)| (name.clone(), is.tie.clone())).collect();
+        (tables.inbox.len(), outgoing, objects, tables.operations.clone())
+    };
+    assert_eq!(end(3), end(1));
+}
+
+/// L6, B26: what the provider never sent is on its list, and is carried out once; also when it comes after all.
+#[test]
+fn what_never_came_is_read_from_the_providers_list_and_carried_out_once() {
+    let world = World::calm(vec![invoice("evt_1", 1), invoice("evt_2", 2)], None);
+    accepted(&world, 0);
+    handled(&world, 0);
+    assert!(!world.accepted.borrow().contains(&1));
+    all_is_well(&world);
+    assert_eq!(status(&world, 1), Status::Processed);
+    // A day late.
+    world.advance(Duration::from_secs(86_400));
+    accepted(&world, 1);
+    handled(&world, 1);
+    all_is_well(&world);
+}
+
+/// L13, C12, C14, C36, K3, K8, K10, WRK-dlq-redrive: what fails is tried so many times, and then stands there with its
+/// reason until somebody has mended it; moving it back before that changes nothing.
+#[test]
+fn what_fails_stays_in_sight_until_it_works() {
+    let mistaken = Nature::Mistaken(1_000_000);
+    let world =
+        World::calm(vec![fact("mirror", "evt_1", "invoice.updated", "in_1", 1, 0, mistaken)], None);
+    accepted(&world, 0);
+    let key = world.facts[0].key.clone();
+    for again in 0..2 {
+        for attempt in 1..=LIMITS.attempts {
+            handled(&world, 0);
+            let tables = world.sim.store.tables();
+            let item = &tables.inbox[&key];
+            assert_eq!((item.row.attempts, item.expires_at), (attempt, None), "{again}");
+            let error = item.row.last_error.as_ref().unwrap();
+            assert_eq!(error.code, "store_refused");
+            let is_parked = attempt == LIMITS.attempts;
+            assert_eq!(item.row.status == Status::DeadLetter, is_parked, "attempt {attempt}");
+            assert!(is_parked || item.row.next_action.is_some(), "attempt {attempt}");
+        }
+        // It is on the list of what is parked, however long nobody looks.
+        world.advance(Duration::from_secs(100 * 86_400));
+        let listed = async {
+            let mut listed = Vec::new();
+            for shard in 0..world.sim.store.shards {
+                listed.extend(world.sim.store.parked_keys(shard, 10).await.unwrap());
+            }
+            listed
+        };
+        assert_eq!(run(&world, listed).unwrap(), [key.clone()]);
+        if again == 0 {
+            // A redrive before the mistake is mended.
+            let redriven = world.sim.store.rearm(&key, world.now(), world.now());
+            let _ = run(&world, redriven).unwrap().unwrap();
+        }
+        let tomorrow = world.now() + Duration::from_secs(86_400);
+        world.sim.mistakes.lock().unwrap().insert(key.clone(), tomorrow);
+    }
+    // The last thing: it is mended, and replayed.
+    all_is_well(&world);
+    assert_eq!(status(&world, 0), Status::Processed);
+}
+
+/// D7, D15, ORD-update-before-create: lines come before their order, and none of them is lost or stands alone.
+#[test]
+fn lines_that_come_before_their_order_wait_for_it() {
+    let facts = [
+        order("evt_1", "or_3"),
+        line("evt_2", "or_3", Nature::Good),
+        line("evt_3", "or_3", Nature::Good),
+    ];
+    in_every_order(&facts, |world| assert_eq!(world.sim.store.tables().objects.len(), 3));
+}
+
+/// C34, C35, D7: an order that never comes is waited for a day, and then a person is told what was waited for.
+#[test]
+fn a_line_whose_order_never_comes_is_parked_after_a_day() {
+    let world = World::calm(vec![line("evt_1", "or_9", Nature::Parentless)], None);
+    accepted(&world, 0);
+    let began = world.now();
+    all_is_well(&world);
+    let row = world.sim.store.tables().inbox[&world.facts[0].key].row.clone();
+    let failure = row.last_error.unwrap();
+    assert_eq!(failure.code, "needs_reconciliation");
+    assert!(failure.message.contains("the order of this line is not there yet"), "{failure:?}");
+    let waited: Duration = row.dead_at.unwrap().duration_since(began).try_into().unwrap();
+    assert!(waited >= LIMITS.horizon && row.attempts == 0, "{waited:?}, {}", row.attempts);
+}
