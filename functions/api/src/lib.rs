@@ -4,11 +4,12 @@
 //! gateway. Every error is problem+json with a stable `type`, and says what, why and what next. Never here: the text of
 //! a cause in an answer, a secret in an answer except the one that makes an endpoint, an effect without its audit entry.
 //!
-//! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`endpoints`],
-//! [`received`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the outside.
+//! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`objects`],
+//! [`endpoints`], [`received`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the outside.
 
 pub mod config;
 pub mod endpoints;
+pub mod objects;
 pub mod outgoing;
 mod problem;
 pub mod received;
@@ -28,7 +29,7 @@ use axum::{
 use domain::message::{InboundMessage, WakeMessage};
 use domain::ports::{
     AuditEntry, Bodies, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue,
-    SetSourceSecrets, Watch,
+    SetSourceSecrets, State as Objects, Watch,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -55,8 +56,8 @@ pub trait Ports: Send + Sync + 'static {
     type Keyring: Keyring + Send + 'static;
     /// Secrets of sources.
     type Secrets: SetSourceSecrets + Send + 'static;
-    /// The health of sources.
-    type Watch: Watch + Send + 'static;
+    /// The health of sources, and their objects.
+    type Watch: Watch + Objects + Send + 'static;
     /// Large payloads.
     type Bodies: Bodies + Send + 'static;
 }
@@ -79,7 +80,7 @@ pub struct Api<P: Ports> {
     pub keyring: P::Keyring,
     /// Secrets of sources.
     pub secrets: P::Secrets,
-    /// The health of sources.
+    /// The health of sources, and their objects.
     pub watch: P::Watch,
     /// Large payloads.
     pub bodies: P::Bodies,
@@ -196,6 +197,9 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/sources", get(sources::list::<P>).post(sources::add::<P>))
         .route("/v1/sources/{source}", get(sources::show::<P>).patch(sources::change::<P>))
         .route("/v1/sources/{source}/rejected", get(sources::rejected::<P>))
+        .route("/v1/sources/{source}/pause", post(sources::pause::pause::<P>))
+        .route("/v1/sources/{source}/resume", post(sources::pause::resume::<P>))
+        .route("/v1/sources/{source}/objects/{kind}/{id}", get(objects::show::<P>))
         .route(
             "/v1/sources/{source}/secrets",
             get(sources::secrets::list::<P>).post(sources::secrets::add::<P>),

@@ -1,8 +1,9 @@
 //! Sources: added, listed, shown, changed, and the requests that were refused in their names.
 //!
 //! Reading order: the routes here; [`wanted`] reads what callers want; `proof` knows schemes; [`secrets`] has the routes
-//! of secrets; [`view`] shows sources without them.
+//! of secrets, and [`pause`] those of pausing; [`view`] shows sources without them.
 
+pub mod pause;
 mod proof;
 mod reuse;
 pub mod secrets;

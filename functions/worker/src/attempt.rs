@@ -12,6 +12,7 @@ use domain::{
     message::InboundMessage,
     plan::{BadPlan, Change, Plan},
     ports::{Bodies, Finish, Inbox, Queue, Registry, State, StoreError, Stored},
+    source::Paused,
 };
 use flow::content::Content;
 use jiff::Timestamp;
@@ -43,6 +44,8 @@ pub(crate) enum Ended {
         /// Whether another try would fail alike.
         is_permanent: bool,
     },
+    /// Its source is paused: it was not begun.
+    Paused(Paused),
     /// It has to wait for something that is not its own failure.
     Waits {
         /// How long at least; `None`: as long as after a first failure.
@@ -104,14 +107,23 @@ where
     N: Fn() -> Timestamp,
 {
     /// Makes one attempt at a pending row, which the message of this receipt brought.
-    pub(crate) async fn attempt(&self, row: &Row, receipt: &str) -> Ended {
-        self.try_it(row, receipt).await.unwrap_or_else(|error| {
+    ///
+    /// `count_first`: it is counted before anything of the event is touched.
+    pub(crate) async fn attempt(&self, row: &Row, receipt: &str, count_first: bool) -> Ended {
+        self.try_it(row, receipt, count_first).await.unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "an attempt met a store's error");
             unanswered(&error)
         })
     }
 
-    async fn try_it(&self, row: &Row, receipt: &str) -> Stored<Ended> {
+    async fn try_it(&self, row: &Row, receipt: &str, count_first: bool) -> Stored<Ended> {
+        // Before it counts: while it is paused, no attempt is made.
+        if let Some(paused) = self.sources.paused(row.new.key.source(), (self.now)()).await? {
+            return Ok(Ended::Paused(paused));
+        }
+        if count_first && !self.count(row).await? {
+            return Ok(Ended::Moved);
+        }
         let content = match Content::of(&row.new, self.inbox, self.bodies).await? {
             Ok(content) => content,
             Err(unreadable) => return Ok(hopeless(unreadable.code(), &unreadable.to_string())),

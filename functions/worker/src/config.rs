@@ -29,8 +29,8 @@ pub struct Config {
     pub bodies_url: String,
     /// Where messages come from.
     pub inbound_queue_url: String,
-    /// How long a source is believed.
-    pub source_fresh: Duration,
+    /// How long a source is believed: so long after a pause its events are still carried out.
+    pub pause_seen: Duration,
     /// How long it is believed while the registry cannot be read.
     pub source_stale: Duration,
     /// Shards of the index of pending rows.
@@ -63,7 +63,7 @@ impl Config {
         let registry_table = env.text("REGISTRY_TABLE");
         let bodies_url = env.text("BODIES_URL");
         let inbound_queue_url = env.text("INBOUND_QUEUE_URL");
-        let source_fresh = env.millis("SOURCE_FRESH_MS", 0..=DAY_MS);
+        let pause_seen = env.millis("PAUSE_SEEN_MS", 0..=DAY_MS);
         let source_stale = env.millis("SOURCE_STALE_MS", 0..=DAY_MS);
         let pending_shards = env.number("PENDING_SHARDS", 1..=64);
         let outbox_shards = env.number("OUTBOX_SHARDS", 1..=64);
@@ -80,7 +80,7 @@ impl Config {
             registry_table: registry_table?,
             bodies_url: bodies_url?,
             inbound_queue_url: inbound_queue_url?,
-            source_fresh: source_fresh?,
+            pause_seen: pause_seen?,
             source_stale: source_stale?,
             pending_shards: pending_shards?,
             outbox_shards: outbox_shards?,
@@ -98,6 +98,8 @@ fn limits(env: &mut Env) -> Option<Limits> {
     // SQS hides a message for 12 hours at most.
     let visibility = env.millis("WORKER_VISIBILITY_MS", 1..=DAY_MS / 2);
     let horizon = env.millis("REQUEUE_HORIZON_MS", 1..=30 * DAY_MS);
+    let wait_margin = env.millis("WAIT_MARGIN_MS", 0..=DAY_MS);
+    let pause_wait = env.millis("PAUSE_WAIT_MS", 1..=30 * DAY_MS);
     let redrive_margin = env.millis("REDRIVE_MARGIN_MS", 0..=DAY_MS);
     let retention = env.millis("INBOX_RETENTION_MS", 1..=3650 * DAY_MS);
     Some(Limits {
@@ -105,6 +107,8 @@ fn limits(env: &mut Env) -> Option<Limits> {
         backoff: Backoff { floor: Duration::ZERO, base: base?, cap: cap? },
         visibility: visibility?,
         horizon: horizon?,
+        wait_margin: wait_margin?,
+        pause_wait: pause_wait?,
         redrive_margin: redrive_margin?,
         retention: retention?,
     })
@@ -128,14 +132,16 @@ mod tests {
             "OBJECT_LEASE_MS",
             "OUTBOX_SHARDS",
             "OUTBOX_TABLE",
+            "PAUSE_SEEN_MS",
+            "PAUSE_WAIT_MS",
             "PAYLOAD_MAX_BYTES",
             "PENDING_SHARDS",
             "REDRIVE_MARGIN_MS",
             "REGISTRY_TABLE",
             "REQUEUE_HORIZON_MS",
-            "SOURCE_FRESH_MS",
             "SOURCE_STALE_MS",
             "STATE_TABLE",
+            "WAIT_MARGIN_MS",
             "WORKER_ATTEMPTS",
             "WORKER_BACKOFF_BASE_MS",
             "WORKER_BACKOFF_CAP_MS",

@@ -102,12 +102,19 @@ pub enum Outcome {
         /// What went wrong.
         failure: Failure,
     },
-    /// The event waits for something that is not its own failure; the sweeper sends it again.
+    /// The event waits for something that is not its own failure; a delayed message or the sweeper brings it back.
     Waits {
         /// From when on.
         until: Timestamp,
         /// What it waits for.
         reason: Failure,
+    },
+    /// The event's source is paused, and nothing of the event was begun.
+    Paused {
+        /// Since when.
+        since: Timestamp,
+        /// When it is looked at again, whether or not anybody resumes the source.
+        until: Timestamp,
     },
     /// This attempt parked the row.
     Parked(Failure),
@@ -130,13 +137,19 @@ pub enum Outcome {
 impl Outcome {
     /// Whether the queue may forget the message: the row is finished, or its due time brings it back.
     pub const fn is_settled(&self) -> bool {
-        matches!(self, Self::Finished { .. } | Self::FinishedBefore | Self::Waits { .. })
+        matches!(
+            self,
+            Self::Finished { .. } | Self::FinishedBefore | Self::Waits { .. } | Self::Paused { .. }
+        )
     }
 
     /// How long an unsettled message is hidden before it comes back.
     fn back_after(&self, limits: &Limits, receives: u32, jitter: f64) -> Option<Duration> {
         match self {
-            Self::Finished { .. } | Self::FinishedBefore | Self::Waits { .. } => None,
+            Self::Finished { .. }
+            | Self::FinishedBefore
+            | Self::Waits { .. }
+            | Self::Paused { .. } => None,
             Self::Retry { wait, .. } => Some(*wait),
             // At once, until it has been received too often and SQS moves it to the dead-letter queue.
             Self::Parked(_) | Self::ParkedBefore | Self::Missing | Self::Unreadable(_) => {
@@ -210,10 +223,7 @@ where
                 }
                 Triage::Run { .. } if out_of_time => break,
                 Triage::Run { count_first } => {
-                    if count_first && !self.count(row).await? {
-                        continue;
-                    }
-                    let attempt = pin!(self.attempt(row, &message.receipt));
+                    let attempt = pin!(self.attempt(row, &message.receipt, count_first));
                     let ended = match select(attempt, &mut deadline).await {
                         Either::Left((ended, _)) => ended,
                         Either::Right(((), _)) => {

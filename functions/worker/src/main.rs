@@ -23,7 +23,7 @@ async fn main() -> Result<(), Error> {
     let commits = Some(Commits { inbox: c.inbox_table.clone(), outbox, outbox_shards });
     let state = StateTable { client: client.clone(), table: c.state_table, commits };
     let registry = RegistryTable { client, table: c.registry_table };
-    let sources = &Sources::new(registry, c.source_fresh, c.source_stale);
+    let sources = &Sources::new(registry, c.pause_seen, c.source_stale);
     let bodies = &BodyStore::open(&c.bodies_url, &c.aws, Pace::BACKGROUND)?;
     let queue = &SqsQueue::new(aws.sqs(), c.inbound_queue_url);
     let (metrics, limits, payload_max) = (&Metrics::new(&c.base.env_name), c.limits, c.payload_max);

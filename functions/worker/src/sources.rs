@@ -9,7 +9,7 @@ use std::{
 use domain::{
     id::SourceName,
     ports::{Registry, Stored},
-    source::Source,
+    source::{Paused, Source},
 };
 use flow::scheme::{self, NoScheme};
 use jiff::Timestamp;
@@ -39,6 +39,11 @@ impl<R: Registry> Sources<R> {
         Self { registry, fresh, stale, known: Mutex::default() }
     }
 
+    /// A source as it was read last, however long ago.
+    pub fn known_of(&self, name: &SourceName) -> Option<Arc<Feed>> {
+        self.known().get(name).map(|(_, feed)| Arc::clone(feed))
+    }
+
     /// A source; `None` if there is none. That there is none is not remembered.
     pub async fn of(&self, name: &SourceName, now: Timestamp) -> Stored<Option<Arc<Feed>>> {
         let known = self.known().get(name).cloned();
@@ -49,15 +54,30 @@ impl<R: Registry> Sources<R> {
             return Ok(Some(feed));
         }
         match (self.registry.source(name).await, younger(self.stale)) {
-            (Ok(Some(source)), _) => {
-                let feed = Arc::new(Feed { scheme: scheme::of(&source), source });
-                self.known().insert(name.clone(), (now, Arc::clone(&feed)));
-                Ok(Some(feed))
-            }
+            (Ok(Some(source)), _) => Ok(Some(self.remember(source, now))),
             (Ok(None), _) => Ok(None),
             (Err(error), Some((_, feed))) if error.is_transient() => Ok(Some(feed)),
             (Err(error), _) => Err(error),
         }
+    }
+
+    /// Whether a source is paused. A pause is asked for again before it is believed: an event that is put off after its
+    /// source was resumed would wait for hours. That there is none is believed as long as the source is.
+    pub async fn paused(&self, name: &SourceName, now: Timestamp) -> Stored<Option<Paused>> {
+        if !self.of(name, now).await?.is_some_and(|feed| feed.source.paused.is_some()) {
+            return Ok(None);
+        }
+        let Some(source) = self.registry.source(name).await? else {
+            self.known().remove(name);
+            return Ok(None);
+        };
+        Ok(self.remember(source, now).source.paused.clone())
+    }
+
+    fn remember(&self, source: Source, now: Timestamp) -> Arc<Feed> {
+        let feed = Arc::new(Feed { scheme: scheme::of(&source), source });
+        self.known().insert(feed.source.name.clone(), (now, Arc::clone(&feed)));
+        feed
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<SourceName, (Timestamp, Arc<Feed>)>> {

@@ -22,6 +22,7 @@ impl Outcome {
             Self::FinishedBefore => "finished_before",
             Self::Retry { .. } => "retry",
             Self::Waits { .. } => "waits",
+            Self::Paused { .. } => "paused",
             Self::Parked(_) => "parked",
             Self::ParkedBefore => "parked_before",
             Self::Missing => "no_such_event",
@@ -43,6 +44,9 @@ impl Outcome {
             }
             Self::Waits { until, reason } => {
                 format!("waits until {until} ({}: {})", reason.code, reason.message)
+            }
+            Self::Paused { since, until } => {
+                format!("the source is paused since {since}; looked at again after {until}")
             }
             Self::Parked(failure) => format!(
                 "parked ({}: {}); fix the cause, then replay the event",
@@ -176,6 +180,7 @@ impl<I, S, R, B, Q, N: Fn() -> Timestamp> Worker<'_, I, S, R, B, Q, N> {
             }
             Outcome::FinishedBefore
             | Outcome::Waits { .. }
+            | Outcome::Paused { .. }
             | Outcome::ParkedBefore
             | Outcome::Restless => {}
         }

@@ -14,6 +14,7 @@ pub mod deployment;
 pub mod dev;
 pub mod endpoints;
 pub mod events;
+pub mod objects;
 pub mod print;
 pub mod schemes;
 pub mod secret;
@@ -49,12 +50,14 @@ enum Command {
     Verify(verify::Args),
     Schemes(schemes::Args),
     Send(send::Args),
-    /// Inbound feeds of providers: list, show, add, change, rotate secrets, see what was refused
+    /// Inbound feeds of providers: list, show, add, change, pause, rotate secrets, see what was refused
     Sources(On<sources::Sources>),
     /// Where tenants want their events: list, show, add
     Endpoints(On<endpoints::Endpoints>),
     /// Events received and events sent: story, replay, publish, redeliver
     Events(On<events::Events>),
+    /// What is held of providers' things: show, with what speaks against believing it
+    Objects(On<objects::Objects>),
 }
 
 /// A command that asks a deployment.
@@ -134,6 +137,10 @@ fn over_http(
             Command::Events(on) => {
                 let client = on.client(on.command.changes(), now, err)?;
                 events::run(&on.command, &client, on.json, out).await?;
+            }
+            Command::Objects(on) => {
+                let client = on.client(false, now, err)?;
+                objects::run(&on.command, &client, on.json, out).await?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -30,6 +30,19 @@ pub enum Sources {
     Add(Box<add::Add>),
     /// Change a source; what is left out stays as it is
     Set(Box<add::Set>),
+    /// Pause a source: its events are accepted, and wait until it is resumed
+    Pause {
+        /// The source's name
+        name: String,
+        /// Why, for whoever finds it paused
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Resume a source: what waits is carried out. May be repeated
+    Resume {
+        /// The source's name
+        name: String,
+    },
     /// List requests that were refused in a source's name, with what to do about it
     Rejected {
         /// The source's name
@@ -47,7 +60,7 @@ impl Sources {
     /// Whether it changes something.
     pub fn changes(&self) -> bool {
         match self {
-            Self::Add(_) | Self::Set(_) => true,
+            Self::Add(_) | Self::Set(_) | Self::Pause { .. } | Self::Resume { .. } => true,
             Self::Secrets(secrets) => secrets.changes(),
             Self::List | Self::Show { .. } | Self::Rejected { .. } => false,
         }
@@ -87,6 +100,23 @@ pub async fn run(
                 show::source(out, &source)
             })
         }
+        Sources::Pause { name, reason } => {
+            let body = json!({ "reason": reason });
+            let source = client.post(&format!("{}/pause", path(name)), &body).await?;
+            print::either(json, out, &source, |out| {
+                writeln!(out, "Source {name} is paused.")?;
+                show::warnings(out, &source)?;
+                writeln!(out, "Go on with: postern sources resume {name}")
+            })
+        }
+        Sources::Resume { name } => {
+            let source = client.post(&format!("{}/resume", path(name)), &json!({})).await;
+            let source = source.map_err(|complaint| again(complaint, name))?;
+            print::either(json, out, &source, |out| {
+                writeln!(out, "Source {name} is not paused any more.")?;
+                show::warnings(out, &source)
+            })
+        }
         Sources::Rejected { name, limit } => {
             let refused = client.get(&format!("{}/rejected?limit={limit}", path(name))).await?;
             print::either(json, out, &refused, |out| show::rejected(out, &refused))
@@ -97,6 +127,15 @@ pub async fn run(
 
 fn path(name: &str) -> String {
     format!("/v1/sources/{}", segment(name))
+}
+
+/// A resume whose answer is lost may have done a part.
+fn again(complaint: Complaint, name: &str) -> Complaint {
+    if complaint.is_no {
+        return complaint;
+    }
+    let next = format!("repeat it, which does no harm: postern sources resume {name}");
+    Complaint { next, ..complaint }
 }
 
 /// The api speaks of its query; here it is an option.

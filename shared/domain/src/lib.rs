@@ -4,7 +4,8 @@
 //! arguments, and what should be done is a value that a shell carries out.
 //!
 //! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event;
-//! [`plan`], [`states`] and [`commit`] are how it changes the world, once; [`outbox`], [`endpoint`], [`lane`], [`delivery`],
+//! [`plan`], [`states`] and [`commit`] are how it changes the world, once; [`stale`] is how far that can be believed;
+//! [`outbox`], [`endpoint`], [`lane`], [`delivery`],
 //! [`breaker`] and [`address`] are how that is told to others; [`ports`] is what all of it needs from a store, a queue and a network.
 
 pub mod address;
@@ -25,4 +26,5 @@ pub mod ports;
 pub mod retry;
 pub mod secret;
 pub mod source;
+pub mod stale;
 pub mod states;

@@ -8,7 +8,7 @@ pub mod published_keys;
 pub mod source_secrets;
 pub mod watch;
 
-use std::{error::Error, time::Duration};
+use std::{collections::BTreeSet, error::Error, time::Duration};
 
 use jiff::Timestamp;
 
@@ -142,6 +142,8 @@ pub struct AttemptNote {
     pub due_at: Timestamp,
     /// What will happen next and when, in plain words.
     pub next_action: String,
+    /// Until when it waits for something that is not its own failure; `None`: it does not wait any more.
+    pub waits_until: Option<Timestamp>,
     /// How far a request with many events was split; `None`: as far as before. See [`Row::split`].
     pub split: Option<u32>,
 }
@@ -174,8 +176,13 @@ pub trait DueInbox: Sync {
     /// Moves a due row's due time and counts the sweep. [`Noted::Moved`]: it is not as read.
     fn claim(&self, row: &Row, due_at: Timestamp) -> impl Future<Output = Stored<Noted>> + Send;
 
-    /// What one shard of the pending index holds: how many rows, and when the oldest was received.
-    fn pending(&self, shard: u16) -> impl Future<Output = Stored<Backlog>> + Send;
+    /// What one shard of the pending index holds: how many rows, and when the oldest was received. Rows of the sources
+    /// `paused` wait on purpose, and are counted apart.
+    fn pending(
+        &self,
+        shard: u16,
+        paused: &BTreeSet<SourceName>,
+    ) -> impl Future<Output = Stored<Pending>> + Send;
 
     /// How many rows are parked in one shard.
     fn parked(&self, shard: u16) -> impl Future<Output = Stored<u64>> + Send;
@@ -206,6 +213,23 @@ impl Backlog {
             (a, b) => a.or(b),
         };
         Self { count: self.count + other.count, oldest }
+    }
+}
+
+/// What is pending in the inbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Rows that should be carried out.
+    pub owed: Backlog,
+    /// Rows of paused sources, which wait until somebody resumes these.
+    pub paused: Backlog,
+}
+
+impl Pending {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { owed: self.owed.and(other.owed), paused: self.paused.and(other.paused) }
     }
 }
 

@@ -137,6 +137,11 @@ pub(crate) fn heartbeat(source: &SourceName) -> Key {
     Key::new(heartbeat_partition(source), HEARTBEAT)
 }
 
+/// Where reconciliation of a source stands.
+pub(crate) fn cursor(source: &SourceName) -> Key {
+    Key::new(format!("CURSOR#{source}"), "RECONCILE")
+}
+
 /// When a secret last matched.
 pub(crate) fn heartbeat_of_secret(source: &SourceName, id: &str) -> Key {
     Key::new(heartbeat_partition(source), format!("{SECRETS}{}", last(id)))
@@ -338,6 +343,7 @@ mod tests {
             operation(&"credit#in_1".parse().unwrap()),
             lease("stripe#invoice#in_1"),
             request(&tenant, "k-1"),
+            cursor(&source),
             heartbeat(&source),
             heartbeat_of_secret(&source, "2026"),
             rejects(&source, at(1_790_000_000_123)),

@@ -17,6 +17,7 @@ const BELOW: &[(&[&str], &str)] = &[
 const AT_MOST: &[(&str, &str)] = &[
     ("BreakerProbeMs", "BreakerProbeCapMs"),
     ("DeliveryRetentionMs", "OutboxRetentionMs"),
+    ("PauseSeenMs", "SourceStaleMs"),
     ("ResponseKeptBytes", "ResponseReadBytes"),
     ("RetryAfterCapMs", "DeliveryDeadlineMs"),
     ("RetryBaseMs", "RetryCapMs"),

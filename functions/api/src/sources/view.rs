@@ -6,7 +6,7 @@ use domain::{
     body::Sha256Hash,
     id::SourceName,
     ports::{RejectSample, SourceHealth, SourceSecret},
-    source::{Dedupe, Handler, SchemeChoice, Source},
+    source::{Dedupe, Handler, Paused, SchemeChoice, Source},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -32,6 +32,10 @@ pub struct SourceView {
     dedupe: Dedupe,
     same_as: Option<SourceName>,
     awaits_secret_until: Option<Timestamp>,
+    /// Since when its events wait, and why.
+    paused: Option<Paused>,
+    /// Longest that it is usually silent.
+    silent_after_seconds: Option<i64>,
     /// Where the provider sends its requests. `…` stands for a secret.
     url: String,
     /// `None`: this version cannot use its scheme.
@@ -113,6 +117,7 @@ pub struct SourceLine {
     url: String,
     trust: Option<&'static str>,
     is_weaker: bool,
+    paused: Option<Paused>,
     health: HealthLine,
 }
 
@@ -152,6 +157,9 @@ impl Known<'_> {
             awaits_secret_until,
             config,
             only,
+            paused,
+            resumed_at: _,
+            silent_after,
         } = self.source;
         let sample = self.last_reject.as_ref();
         let last_rejected = self.health.last_rejected_at.map(|at| LastRejected {
@@ -181,6 +189,8 @@ impl Known<'_> {
             dedupe,
             same_as,
             awaits_secret_until,
+            paused,
+            silent_after_seconds: silent_after.map(|limit| limit.as_secs()),
         }
     }
 
@@ -207,6 +217,7 @@ impl Known<'_> {
             only: self.source.only,
             trust: trust.map(Trust::as_str),
             is_weaker: trust.is_some_and(Trust::is_weaker),
+            paused: self.source.paused,
             health: HealthLine {
                 words,
                 last_accepted_at: self.health.last_accepted_at,
@@ -217,6 +228,19 @@ impl Known<'_> {
     }
 
     fn health_in_words(&self, proof: &Result<Proof, String>, now: Timestamp) -> String {
+        let received = self.receiving_in_words(proof, now);
+        match &self.source.paused {
+            None => received,
+            Some(Paused { since, .. }) => {
+                format!(
+                    "paused since {since} ({}): events are accepted, and wait; {received}",
+                    ago(*since, now)
+                )
+            }
+        }
+    }
+
+    fn receiving_in_words(&self, proof: &Result<Proof, String>, now: Timestamp) -> String {
         let proof = match proof {
             Ok(proof) => proof,
             Err(problem) => {
@@ -249,7 +273,14 @@ impl Known<'_> {
         if let Some(since) = self.health.failing_since {
             return format!("all requests are failing since {since} ({})", ago(since, now));
         }
+        let is_silent = |at: Timestamp| {
+            self.source.silent_after.filter(|limit| now.duration_since(at) > *limit)
+        };
         match self.health.last_accepted_at {
+            Some(at) if let Some(limit) = is_silent(at) => format!(
+                "silent: the last new event was accepted {}, and more than {limit:#} should not pass",
+                ago(at, now)
+            ),
             Some(at) => format!("good; the last new event was accepted {}", ago(at, now)),
             None => "no event has been accepted yet".to_owned(),
         }

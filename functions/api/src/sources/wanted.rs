@@ -30,6 +30,9 @@ const MAX_WAIT_HOURS: u32 = 72;
 /// subscribes soon.
 const CONFIRM_HOURS: u32 = 24;
 
+/// Longest silence that can be usual, in seconds. A source that is heard less often is not watched by its silence.
+const MAX_SILENCE: i64 = 90 * 86_400;
+
 /// A source to add.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,6 +52,9 @@ pub struct NewSource {
     /// What events must say to be carried out, by JSON pointer.
     #[serde(default)]
     only: BTreeMap<String, Value>,
+    /// Longest that the source is usually silent.
+    #[serde(default)]
+    silent_after_seconds: Option<i64>,
     /// Secrets by id, as the provider shows them. Read by hand: serde quotes what it does not expect.
     #[serde(default)]
     secrets: Option<Box<RawValue>>,
@@ -93,6 +99,8 @@ pub struct SourceChange {
     awaits_secret_hours: Option<Option<u32>>,
     #[serde(default, deserialize_with = "given")]
     only: Option<Option<BTreeMap<String, Value>>>,
+    #[serde(default, deserialize_with = "given")]
+    silent_after_seconds: Option<Option<i64>>,
 }
 
 /// A field that is there, be it null.
@@ -116,6 +124,7 @@ impl NewSource {
         let handler = handler(&self.handler, &mut found);
         let same_as = self.same_as.as_ref().map(|other| found.keep("same_as", other.parse()));
         check_only(&self.only, self.same_as.is_some(), &mut found);
+        let silent_after = self.silent_after_seconds.and_then(|s| silence(s, &mut found));
         // Which secrets fit is not known without a scheme.
         let proof = Proof::read(&self.scheme, &self.config, &mut found);
         let confirms = proof.as_ref().is_some_and(Proof::confirms);
@@ -134,6 +143,7 @@ impl NewSource {
                     awaits_secret_until: until,
                     config: self.config.clone(),
                     only: self.only.clone(),
+                    silent_after,
                     ..Source::new(name, self.scheme.clone(), handler, now)
                 };
                 Ok(Wanted { source, proof, secrets: secrets.unwrap_or_default() })
@@ -188,6 +198,11 @@ impl SourceChange {
         if self.only.is_some() || self.same_as.is_some() {
             check_only(&new.only, new.same_as.is_some(), &mut found);
         }
+        match self.silent_after_seconds {
+            Some(Some(seconds)) => new.silent_after = silence(seconds, &mut found),
+            Some(None) => new.silent_after = None,
+            None => {}
+        }
         new.scheme = self.scheme.as_ref().unwrap_or(&old.scheme).clone();
         new.config = self.config.as_ref().unwrap_or(&old.config).clone();
         let is_scheme = self.scheme.is_some() || self.config.is_some();
@@ -228,6 +243,14 @@ fn wait(hours: u32, now: Timestamp, found: &mut Findings) -> Option<Timestamp> {
         return None;
     }
     now.checked_add(SignedDuration::from_hours(hours.into())).ok()
+}
+
+fn silence(seconds: i64, found: &mut Findings) -> Option<SignedDuration> {
+    if !(1..=MAX_SILENCE).contains(&seconds) {
+        found.note("silent_after_seconds", format!("it is 1 to {MAX_SILENCE} (90 days)"));
+        return None;
+    }
+    Some(SignedDuration::from_secs(seconds))
 }
 
 fn can_wait(proof: &Proof, found: &mut Findings) {

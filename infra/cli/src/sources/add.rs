@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::{
-    form::{Dedupe, HandlerFrom, MailSlot, OnlyFrom, SchemeFrom, hours},
+    form::{Dedupe, HandlerFrom, MailSlot, OnlyFrom, SchemeFrom, hours, seconds},
     show,
 };
 use crate::{complaint::Complaint, print, secret::SecretFrom};
@@ -50,6 +50,9 @@ pub struct Add {
     same_as: Option<String>,
     #[command(flatten)]
     only: OnlyFrom,
+    /// Doubt its objects when it is silent for longer than this, such as 2h
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    silent_after: Option<u32>,
 }
 
 /// Change a source; what is left out stays as it is
@@ -80,6 +83,12 @@ pub struct Set {
     /// Carry out every event again, whatever it says
     #[arg(long, conflicts_with = "only")]
     not_only: bool,
+    /// Doubt its objects when it is silent for longer than this, such as 2h
+    #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "may_be_silent")]
+    silent_after: Option<u32>,
+    /// Doubt its objects no more because it is silent
+    #[arg(long)]
+    may_be_silent: bool,
     /// Wait so long for the secret that the provider brings by itself, up to 72h
     #[arg(long, value_name = "TIME", value_parser = hours, conflicts_with = "stop_waiting")]
     await_secret: Option<u32>,
@@ -107,6 +116,7 @@ impl Add {
         }
         put(&mut form, "same_as", self.same_as.as_ref().map(|other| json!(other)));
         put(&mut form, "only", self.only.only());
+        put(&mut form, "silent_after_seconds", self.silent_after.map(|seconds| json!(seconds)));
         put(&mut form, "awaits_secret_hours", self.await_secret.map(|hours| json!(hours)));
         let needs_none = self.no_secret
             || confirms
@@ -160,6 +170,9 @@ impl Set {
         let same_as = self.same_as.as_ref().map(|other| json!(other));
         put(&mut form, "same_as", same_as.or(self.not_same_as.then_some(Value::Null)));
         put(&mut form, "only", self.only.only().or(self.not_only.then_some(json!({}))));
+        let limit = self.silent_after.map(|seconds| json!(seconds));
+        let limit = limit.or(self.may_be_silent.then_some(Value::Null));
+        put(&mut form, "silent_after_seconds", limit);
         let wait = self.await_secret.map(|hours| json!(hours));
         put(&mut form, "awaits_secret_hours", wait.or(self.stop_waiting.then_some(Value::Null)));
         if form.is_empty() {

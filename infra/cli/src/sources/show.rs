@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::{complaint::printable, print::text};
@@ -11,6 +12,12 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
     writeln!(out, "{}: {}, {}", text(source, "name"), scheme(source), handler(source))?;
     line(out, "url", &text(source, "url"))?;
     line(out, "health", &at(source, "/health/words"))?;
+    if let Some(paused) = source.get("paused").filter(|paused| paused.is_object()) {
+        let (since, reason) = (text(paused, "since"), sentence_of(paused, "reason"));
+        line(out, "paused", &format!("since {since}: {reason}"))?;
+        let name = text(source, "name");
+        line(out, "", &format!("go on with: postern sources resume {name}"))?;
+    }
     refused(out, source)?;
     match source.get("verification") {
         Some(Value::Object(_)) => {
@@ -32,6 +39,10 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
             "only",
             &format!("events with {pointer} = {value}; others are kept, and ignored"),
         )?;
+    }
+    if let Some(seconds) = source.get("silent_after_seconds").and_then(Value::as_i64) {
+        let limit = SignedDuration::from_secs(seconds);
+        line(out, "silence", &format!("of more than {limit:#} is not usual"))?;
     }
     if let Some(until) = source.get("awaits_secret_until").and_then(Value::as_str) {
         line(out, "waits", &format!("for the provider's handshake, until {until}"))?;
@@ -147,6 +158,10 @@ fn line(out: &mut dyn Write, name: &str, words: &str) -> io::Result<()> {
 
 fn at(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).and_then(Value::as_str).map(sentence).unwrap_or_default()
+}
+
+fn sentence_of(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).map(sentence).unwrap_or_default()
 }
 
 /// Sentences of ours can be longer than what a stranger may say.

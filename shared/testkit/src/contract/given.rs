@@ -78,7 +78,8 @@ pub(super) fn failure() -> Failure {
 
 pub(super) fn note(attempts: u32, due_at: Timestamp) -> AttemptNote {
     let next_action = "try again".to_owned();
-    AttemptNote { attempts, failure: Some(failure()), due_at, next_action, split: None }
+    let (waits_until, split) = (None, None);
+    AttemptNote { attempts, failure: Some(failure()), due_at, next_action, waits_until, split }
 }
 
 /// Processed at `now`, to go after 35 days.
