@@ -45,7 +45,7 @@ use crate::{
 const FIRST_DUE: Duration = Duration::from_secs(120);
 
 /// How long a line waits for its order before it looks again.
-const LINE_WAITS: Duration = Duration::from_secs(600);
+const LINE_WAITS: Duration = Duration::from_secs(900);
 
 /// Something that runs until it is done, or dies.
 pub(crate) struct Process<'w> {
@@ -67,6 +67,7 @@ pub(crate) const ACTORS: &[(&str, u32, Actor)] = &[
     ("sweeper", 1, sweeper),
     ("reconciler", 1, reconciler),
     ("person", 1, person),
+    ("operator", 1, operator),
 ];
 
 pub(crate) fn process<'w>(
@@ -382,6 +383,33 @@ pub(crate) async fn replay(world: &World, key: InboxKey) {
     if let Ok(Noted::Yes) = store.replay(&key, now + FIRST_DUE, now).await {
         world.inbound.send(&[InboundMessage(key)], Duration::ZERO).await;
     }
+}
+
+/// Somebody pauses a source, or resumes it and sends what waits: all of it, or what he gets through before he is called away.
+pub(crate) fn operator<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    if !rng.random_bool(0.3) {
+        return None;
+    }
+    let names: Vec<_> = world.registry.tables().sources.keys().cloned().collect();
+    let source = names[rng.random_range(0..names.len())].clone();
+    if !world.is_paused(&source) {
+        world.pause(&source);
+        return None;
+    }
+    world.resume(&source);
+    let tables = world.sim.store.tables();
+    let waiting = tables
+        .inbox
+        .values()
+        .filter(|item| item.row.status == Status::Pending && *item.row.new.key.source() == source);
+    let mut waiting: Vec<_> = waiting.map(|item| item.row.new.key.clone()).collect();
+    drop(tables);
+    waiting.truncate(rng.random_range(0..=waiting.len()));
+    process("operator", async move {
+        for key in waiting {
+            world.inbound.send(&[InboundMessage(key)], Duration::ZERO).await;
+        }
+    })
 }
 
 /// Something happens to the queue that no process did.

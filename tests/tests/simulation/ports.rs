@@ -4,19 +4,21 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use domain::{
     commit::{Action, Answer, Commit, LeaseProof, Reason, tie_of},
+    endpoint::Endpoint,
     event::{Object, ObjectRef},
-    id::{EventId, InboxKey, SourceName},
+    id::{EndpointId, EventId, InboxKey, SourceName, TenantId},
     inbox::Status,
     outbox::OutboxRow,
     plan::Guard,
-    ports::{Lease, State, StoreError, Stored},
+    ports::{Lease, Registry, SealedSecret, State, StoreError, Stored},
+    source::Source,
 };
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -268,5 +270,35 @@ impl State for Sim {
 
     async fn give_back(&self, lease: &LeaseProof, now: Timestamp) -> Stored<()> {
         self.store.give_back(lease, now).await
+    }
+}
+
+/// The registry as workers see it: it is always there.
+#[derive(Clone, Debug)]
+pub(crate) struct AlwaysThere(pub(crate) Arc<Store>);
+
+impl Registry for AlwaysThere {
+    async fn source(&self, name: &SourceName) -> Stored<Option<Source>> {
+        self.0.source(name).await
+    }
+
+    async fn endpoints_epoch(&self, tenant: &TenantId) -> Stored<u64> {
+        self.0.endpoints_epoch(tenant).await
+    }
+
+    async fn endpoints(&self, tenant: &TenantId) -> Stored<Vec<Endpoint>> {
+        self.0.endpoints(tenant).await
+    }
+
+    async fn endpoint(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+    ) -> Stored<Option<(Endpoint, Vec<SealedSecret>)>> {
+        self.0.endpoint(tenant, id).await
+    }
+
+    async fn sources(&self) -> Stored<Vec<Source>> {
+        self.0.sources().await
     }
 }

@@ -7,13 +7,14 @@ use domain::{
     inbox::Status,
     ports::{DueInbox as _, Inbox as _},
 };
+use rand::{SeedableRng as _, rngs::StdRng};
 use testkit::LIMITS;
 
 use crate::{
     actors,
     business::{CAME, PAID, STATES, came, intent, paid},
     named::{accepted, all_is_well, handled, invoice, message, permutations, run, status},
-    world::{Fact, Nature, World, fact, line, order},
+    world::{Fact, Nature, PAUSE_SEEN, World, fact, line, order},
 };
 
 /// Everything comes in each order, and each event is carried out twice.
@@ -203,4 +204,41 @@ fn a_line_whose_order_never_comes_is_parked_after_a_day() {
     assert!(failure.message.contains("the order of this line is not there yet"), "{failure:?}");
     let waited: Duration = row.dead_at.unwrap().duration_since(began).try_into().unwrap();
     assert!(waited >= LIMITS.horizon && row.attempts == 0, "{waited:?}, {}", row.attempts);
+}
+
+/// C33: a source is paused for longer than anything may wait. Its events are accepted, none of them is begun, none counts an
+/// attempt, none is parked; and when it is resumed, they are carried out.
+#[test]
+fn events_of_a_paused_source_are_accepted_and_wait_however_long() {
+    let facts: Vec<_> = (1..=3).map(|n| invoice(&format!("evt_{n}"), n)).collect();
+    let world = World::calm(facts, None);
+    let source = world.facts[0].key.source().clone();
+    world.pause(&source);
+    world.advance(PAUSE_SEEN);
+    for fact in 0..3 {
+        accepted(&world, fact);
+        for receives in [1, 3, 5] {
+            let mut handed = message(&world, fact);
+            handed.message.receives = receives;
+            run(&world, actors::handle(&world, vec![handed]));
+        }
+    }
+    for _ in 0..40 {
+        world.advance(Duration::from_secs(3600));
+        let _ = run(&world, actors::sweep(&world));
+        while let Some(process) = actors::worker(&world, &mut StdRng::seed_from_u64(1)) {
+            run(&world, process.work);
+        }
+    }
+    {
+        let tables = world.sim.store.tables();
+        for item in tables.inbox.values() {
+            assert_eq!((item.row.status, item.row.attempts), (Status::Pending, 0));
+            assert!(item.row.next_action.as_ref().unwrap().contains("paused"), "{:?}", item.row);
+        }
+        assert!(tables.objects.is_empty() && tables.outbox.is_empty());
+    }
+    world.resume(&source);
+    all_is_well(&world);
+    assert!((0..3).all(|fact| status(&world, fact) == Status::Processed));
 }

@@ -20,7 +20,7 @@ use crate::{
     actors::{self, Handed, Process},
     named::{accepted, handled, invoice, message, run},
     run::settle,
-    world::{Fact, Nature, PADDING, World, fact, line, order},
+    world::{Fact, Nature, PADDING, PAUSE_SEEN, World, fact, line, order},
 };
 
 /// A fact that a worker meets, and what else there is.
@@ -48,16 +48,19 @@ enum Given {
     Parked,
     /// Another transaction holds one of the items all the time.
     Conflicts,
+    /// The source is paused.
+    Pause,
 }
 
 /// What a worker writes (DESIGN 13): each must be written in one scene at least.
-const WRITES: [&str; 7] = [
+const WRITES: [&str; 8] = [
     "inbox.note",
     "inbox.park",
     "inbox.finish",
     "inbox.rearm",
     "state.commit",
     "queue.defer",
+    "queue.send",
     "bodies.put",
 ];
 
@@ -130,6 +133,17 @@ fn scenes() -> Vec<Scene> {
             leaves: Status::Pending,
             ..scene("its order is not there yet", vec![line("evt_1", "or_9", Nature::Parentless)])
         },
+        Scene {
+            given: Given::Pause,
+            leaves: Status::Pending,
+            ..scene("its source is paused", of(Nature::Good))
+        },
+        Scene {
+            given: Given::Pause,
+            receives: 3,
+            leaves: Status::Pending,
+            ..scene("its source is paused, and it killed its process before", of(Nature::Killer))
+        },
         scene(
             "its order has come",
             vec![order("evt_1", "or_3"), line("evt_2", "or_3", Nature::Good)],
@@ -166,6 +180,10 @@ impl Scene {
         match self.given {
             Given::Nothing => {}
             Given::Conflicts => world.sim.set_conflicts(0, 1.0),
+            Given::Pause => {
+                world.pause(self.facts[self.last()].key.source());
+                world.advance(PAUSE_SEEN);
+            }
             Given::Attempts(attempts) => self.change(world, |row| {
                 row.attempts = attempts;
                 row.next_action = Some("attempts were made".to_owned());
@@ -348,7 +366,7 @@ fn a_message_that_comes_again_or_tomorrow_ends_alike() {
 }
 
 /// Orders of two copies that are tried of a scene in which there are too many to try them all.
-const ORDERS: u64 = 500;
+const ORDERS: u64 = 200;
 
 /// C31, L5, L21: two copies, in every order of their calls.
 #[test]

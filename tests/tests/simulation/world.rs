@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     sync::{
-        LazyLock,
+        Arc, LazyLock,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -13,7 +13,7 @@ use std::{
 use domain::{
     endpoint::{Endpoint, LaneCount},
     event::{ObjectRef, Version},
-    id::{EndpointId, InboxKey, TenantId},
+    id::{EndpointId, InboxKey, SourceName, TenantId},
     source::{Handler, SchemeChoice, Source},
 };
 use flow::fanout::EndpointCache;
@@ -32,7 +32,7 @@ use worker::Sources;
 
 use crate::{
     business::{self, PAYMENTS, Says},
-    ports::{Broken, Sim},
+    ports::{AlwaysThere, Broken, Sim},
     subscriber::{self, Subscriber},
 };
 
@@ -41,6 +41,9 @@ const VISIBILITY: Duration = LIMITS.visibility;
 
 /// How often the queue shows a message before it is dead.
 const MAX_RECEIVES: u32 = 16;
+
+/// How long a worker takes to see that a source is paused.
+pub(crate) const PAUSE_SEEN: Duration = Duration::from_secs(10);
 
 /// When it all begins, in seconds.
 const BEGIN: i64 = 1_800_000_000;
@@ -172,8 +175,10 @@ pub(crate) struct World {
     pub(crate) stream: Cell<usize>,
     /// What every row's results ever said: by fact, each thing that was applied, and how often.
     pub(crate) applied: RefCell<BTreeMap<InboxKey, BTreeMap<String, u32>>>,
-    /// The worker's memory of sources, over a registry that is always there.
-    pub(crate) sources: Sources<Store>,
+    /// The worker's memory of sources.
+    pub(crate) sources: Sources<AlwaysThere>,
+    /// What it remembers of.
+    pub(crate) registry: Arc<Store>,
     /// The relay's and the sweeper's memory of endpoints.
     pub(crate) cache: EndpointCache,
     /// What is counted, and not looked at.
@@ -222,7 +227,7 @@ impl World {
     pub(crate) fn calm(facts: Vec<Fact>, broken: Option<Broken>) -> Self {
         let sim = Sim::new(broken);
         configure(&sim.store);
-        let registry = Store::new(1);
+        let registry = Arc::new(Store::new(1));
         configure(&registry);
         let killers = facts.iter().filter(|fact| fact.nature == Nature::Killer);
         *sim.killers.lock().unwrap() = killers.map(|fact| fact.key.clone()).collect();
@@ -234,7 +239,7 @@ impl World {
                 _ => None,
             })
             .collect();
-        let (fresh, stale) = (Duration::from_secs(300), Duration::from_secs(3600));
+        let (fresh, stale) = (PAUSE_SEEN, Duration::from_secs(3600));
         let world = Self {
             sim,
             inbound: MemoryQueue::new(VISIBILITY, MAX_RECEIVES),
@@ -247,7 +252,8 @@ impl World {
             born: Cell::default(),
             stream: Cell::default(),
             applied: RefCell::default(),
-            sources: Sources::new(registry, fresh, stale),
+            sources: Sources::new(AlwaysThere(Arc::clone(&registry)), fresh, stale),
+            registry,
             cache: EndpointCache::default(),
             metrics: Metrics::new("sim"),
             clock: AtomicI64::new(BEGIN * 1000),
@@ -297,8 +303,31 @@ impl World {
         self.sim.store.chaos.heal();
         self.inbound.chaos.heal();
         self.wake.chaos.heal();
+        let paused: Vec<_> = self.registry.tables().sources.keys().cloned().collect();
+        paused.iter().for_each(|source| self.resume(source));
         let stream = self.weather.get().stream;
         self.weather.set(Weather { stream, is_calm: true, ..Weather::default() });
+    }
+
+    /// An operator pauses a source.
+    pub(crate) fn pause(&self, source: &SourceName) {
+        self.change(source, |source| source.pause("something is wrong", self.now()));
+    }
+
+    /// And resumes it.
+    pub(crate) fn resume(&self, source: &SourceName) {
+        self.change(source, |source| source.resume(self.now()));
+    }
+
+    /// Whether a source is paused.
+    pub(crate) fn is_paused(&self, source: &SourceName) -> bool {
+        self.registry.tables().sources.get(source).is_some_and(|source| source.paused.is_some())
+    }
+
+    fn change(&self, name: &SourceName, change: impl FnOnce(&Source) -> Source) {
+        if let Some(source) = self.registry.tables().sources.get_mut(name) {
+            *source = change(source);
+        }
     }
 
     /// What time it is.
