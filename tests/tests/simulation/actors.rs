@@ -3,7 +3,7 @@
 use std::{pin::Pin, task::Poll, time::Duration};
 
 use domain::{
-    event::ObjectRef,
+    event::{ObjectRef, Version},
     id::{InboxKey, SourceName},
     inbox::{COUNT_FIRST_FROM, Noted, Status},
     message::InboundMessage,
@@ -19,7 +19,7 @@ use flow::{
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
 use rand::{RngExt as _, rngs::StdRng};
-use serde_json::Value;
+use serde_json::{Value, json};
 use signing::{Request, lookup::Call, sign::Outgoing};
 use sweeper::{
     Sweeper,
@@ -235,9 +235,14 @@ const HANDLERS: Handlers = Handlers { reads, plan };
 /// A line of an order is nothing without its order.
 fn reads(handler: &Handler, event: &Event<'_>) -> Vec<ObjectRef> {
     match order_of(event) {
+        _ if is_parcel(event) => vec![customer()],
         Some(order) => vec![order],
         None => (SHIPPED.reads)(handler, event),
     }
+}
+
+fn is_parcel(event: &Event<'_>) -> bool {
+    event.source() == FAMILY && event.event_type() == Some("parcel.sent")
 }
 
 /// The order that a line belongs to.
@@ -250,11 +255,30 @@ fn order_of(event: &Event<'_>) -> Option<ObjectRef> {
     Some(ObjectRef { kind: "order".to_owned(), id })
 }
 
+/// A parcel is sent once more, and what goes out says to which version of its customer.
+fn send_parcel(event: &Event<'_>, current: &Current) -> Plan {
+    let Some(parcel) = event.row.object.clone() else { return Plan::reject("no parcel") };
+    let sent = current.object().map_or(0, |was| was.fields["sent"].as_u64().unwrap_or_default());
+    let to = current.of(&customer()).and_then(|customer| customer.version.as_number());
+    let told = json!({ "sent": sent + 1, "to": to });
+    let emit = Emit::new(tenant(), "parcel.sent", &parcel.id, told.to_string());
+    let change = Change::unchanged(parcel, current.object(), Version::Number(sent + 1), told);
+    Plan::change(change.then_emit(emit.aggregate_version(sent + 1)))
+}
+
+/// The one customer of the family.
+fn customer() -> ObjectRef {
+    ObjectRef { kind: "customer".to_owned(), id: "cu_1".to_owned() }
+}
+
 /// The shipped handlers; a line waits for its order; and each object that is mirrored is credited once, whichever event comes
 /// first.
 fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
     if order_of(event).is_some_and(|order| current.of(&order).is_none()) {
         return Plan::requeue(LINE_WAITS, "the order of this line is not there yet");
+    }
+    if is_parcel(event) {
+        return send_parcel(event, current);
     }
     match ((SHIPPED.plan)(handler, event, current), event.source(), &event.row.object) {
         (plan @ Plan::Apply(_), "mirror", Some(object)) => {

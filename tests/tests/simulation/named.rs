@@ -89,7 +89,7 @@ fn twenty_copies_at_once_are_one_row_one_effect_and_one_outgoing_event() {
 }
 
 /// Polls everybody in any order until all are done.
-fn shuffle<'w>(
+pub(crate) fn shuffle<'w>(
     world: &'w World,
     work: Vec<futures_util::future::LocalBoxFuture<'w, ()>>,
     rng: &mut StdRng,

@@ -5,16 +5,19 @@ use std::{collections::BTreeSet, time::Duration};
 
 use domain::{
     inbox::Status,
+    outbox::Payload,
     ports::{DueInbox as _, Inbox as _},
 };
+use futures_util::FutureExt as _;
 use rand::{SeedableRng as _, rngs::StdRng};
+use serde_json::Value;
 use testkit::LIMITS;
 
 use crate::{
     actors,
     business::{CAME, PAID, STATES, came, intent, paid},
-    named::{accepted, all_is_well, handled, invoice, message, permutations, run, status},
-    world::{Fact, Nature, PAUSE_SEEN, World, fact, line, order},
+    named::{accepted, all_is_well, handled, invoice, message, permutations, run, shuffle, status},
+    world::{FAMILY, Fact, Nature, PAUSE_SEEN, World, fact, line, order},
 };
 
 /// Everything comes in each order, and each event is carried out twice.
@@ -241,4 +244,44 @@ fn events_of_a_paused_source_are_accepted_and_wait_however_long() {
     world.resume(&source);
     all_is_well(&world);
     assert!((0..3).all(|fact| status(&world, fact) == Status::Processed));
+}
+
+/// ORD-stale-embedded-snapshot, D13: parcels are sent while their customer changes, in any interleaving. What goes out of a
+/// parcel never names an older version of the customer than what went out of it before.
+#[test]
+fn what_goes_out_never_embeds_an_older_state_than_before() {
+    let parcel = |id: &str| fact(FAMILY, id, "parcel.sent", "pa_1", 1, 0, Nature::Good);
+    let customer = |id: &str, n| fact(FAMILY, id, "customer.updated", "cu_1", n, 0, Nature::Good);
+    let mut seen = BTreeSet::new();
+    for seed in 0..300 {
+        let facts = vec![
+            customer("evt_1", 1),
+            parcel("evt_2"),
+            parcel("evt_3"),
+            customer("evt_4", 2),
+            customer("evt_5", 3),
+        ];
+        let world = World::calm(facts, None);
+        (0..5).for_each(|fact| accepted(&world, fact));
+        handled(&world, 0);
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let work = (1..5).map(|fact| {
+            let handed = vec![message(&world, fact)];
+            actors::handle(&world, handed).boxed_local()
+        });
+        shuffle(&world, work.collect(), rng);
+        assert!((0..5).all(|fact| status(&world, fact) == Status::Processed), "seed {seed}");
+        let tables = world.sim.store.tables();
+        let mut told: Vec<(u64, u64)> = Vec::new();
+        for row in tables.outbox.values().filter(|row| row.event.event_type == "parcel.sent") {
+            let Payload::Inline(bytes) = &row.event.payload else { panic!("it is small") };
+            let said: Value = serde_json::from_slice(bytes).unwrap();
+            told.push((row.event.aggregate_version.unwrap(), said["to"].as_u64().unwrap()));
+        }
+        told.sort_unstable();
+        let [(1, first), (2, second)] = told[..] else { panic!("seed {seed}: {told:?}") };
+        assert!(first <= second, "seed {seed}: {told:?}");
+        seen.insert((first, second));
+    }
+    assert!(seen.len() > 3, "they never met: {seen:?}");
 }
