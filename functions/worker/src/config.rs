@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::Client;
 use domain::{inbox::Limits, retry::Backoff};
+use dynamo::{Commits, InboxTable, RegistryTable, StateTable};
 use runtime::{
-    aws,
+    aws::{self, Aws, Service},
     env::{BadEnv, Base, Env},
 };
 
@@ -88,6 +90,39 @@ impl Config {
             object_lease: object_lease?,
             payload_max: payload_max?,
         })
+    }
+}
+
+/// The tables that the worker works on.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    /// Events received.
+    pub inbox: InboxTable,
+    /// Objects, operation keys, leases, and the transaction.
+    pub state: StateTable,
+    /// The configuration of sources.
+    pub registry: RegistryTable,
+}
+
+impl Config {
+    /// The tables, as this configuration names them.
+    pub fn tables(&self, aws: &Aws) -> Tables {
+        let client = Client::new(&aws.config(Service::DynamoDb));
+        let inbox = InboxTable::new(client.clone(), self.inbox_table.clone(), self.pending_shards);
+        let commits = Commits {
+            inbox: self.inbox_table.clone(),
+            outbox: self.outbox_table.clone(),
+            outbox_shards: self.outbox_shards,
+        };
+        Tables {
+            inbox: InboxTable { retention: self.limits.retention, ..inbox },
+            state: StateTable {
+                client: client.clone(),
+                table: self.state_table.clone(),
+                commits: Some(commits),
+            },
+            registry: RegistryTable { client, table: self.registry_table.clone() },
+        }
     }
 }
 

@@ -370,7 +370,7 @@ async fn a_throttled_commit_waits_for_the_sweeper_and_counts_nothing() {
         let outcome = bench.handle(receives, at(0)).await;
         assert!(matches!(outcome, Outcome::Waits { .. }) && outcome.is_settled(), "{outcome:?}");
         let row = bench.row();
-        assert_eq!((row.status, row.attempts, code(&row)), (Status::Pending, 0, "store_busy"));
+        assert_eq!((row.status, row.attempts, code(&row)), (Status::Pending, 0, "throttled"));
         assert_eq!((row.waits_until, row.due_at), (Some(at(10)), Some(at(70))));
         assert_eq!(row.next_action.unwrap(), "tried again at 08:00:10Z");
     }

@@ -93,7 +93,7 @@ fn state(faulty: &Faulty) -> StateTable {
 /// ING-error-taken-for-duplicate, OUT-transaction-conflict: what follows from them is decided elsewhere.
 #[tokio::test]
 async fn the_reasons_of_a_cancelled_transaction_come_through_one_to_one() {
-    use Reason::{ConditionFailed, Conflict, Invalid, None, Transient};
+    use Reason::{ConditionFailed, Conflict, Invalid, None, Throttled, TooLarge, Transient};
     let table = [
         (["ConditionalCheckFailed", "None", "None"], [ConditionFailed, None, None]),
         (
@@ -105,10 +105,10 @@ async fn the_reasons_of_a_cancelled_transaction_come_through_one_to_one() {
             ["None", "ConditionalCheckFailed", "TransactionConflict"],
             [None, ConditionFailed, Conflict],
         ),
-        (["ThrottlingError", "ConditionalCheckFailed", "None"], [Transient, ConditionFailed, None]),
-        (["None", "None", "ProvisionedThroughputExceeded"], [None, None, Transient]),
+        (["ThrottlingError", "ConditionalCheckFailed", "None"], [Throttled, ConditionFailed, None]),
+        (["None", "None", "ProvisionedThroughputExceeded"], [None, None, Throttled]),
         (["None", "ValidationError", "None"], [None, Invalid, None]),
-        (["None", "ItemCollectionSizeLimitExceeded", "UnheardOf"], [None, Invalid, Transient]),
+        (["None", "ItemCollectionSizeLimitExceeded", "UnheardOf"], [None, TooLarge, Transient]),
     ];
     for (codes, reasons) in table {
         let faulty = answering(Answer::cancelled(&codes)).await;

@@ -6,7 +6,7 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     commit::{Commit, Knowledge, LeaseProof, Staged},
     delivery::{Attempt, Delivery, NewDelivery, Next, Outcome},
-    event::{ObjectRef, Origin, Version},
+    event::{ObjectRef, Origin, Stamp, Version},
     id::{EndpointId, EventId, InboxKey},
     inbox::{Applied, ChangeResult, Claim, Failure, NewRow, Row, Status},
     lane::LaneId,
@@ -100,6 +100,16 @@ pub(super) fn invoice(id: &str) -> ObjectRef {
 
 pub(super) fn newer(id: &str, version: Version, fields: Value) -> Guard {
     Guard::Newer { object: invoice(id), version, fields, deleted: false }
+}
+
+pub(super) fn unchanged(
+    id: &str,
+    read: Option<Stamp>,
+    version: Version,
+    fields: Value,
+    deleted: bool,
+) -> Guard {
+    Guard::Unchanged { object: invoice(id), read, version, fields, deleted }
 }
 
 pub(super) fn once(key: &str) -> Guard {

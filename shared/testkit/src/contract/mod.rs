@@ -12,6 +12,7 @@ mod due_inbox;
 mod given;
 mod inbox;
 mod lanes;
+mod objects;
 mod outbox;
 mod published_keys;
 mod registry;
@@ -78,7 +79,7 @@ type Kept = Result<(), StoreError>;
 
 /// Runs each rule on fresh tables.
 macro_rules! rules {
-    ($fresh:ident: $($rule:ident),+ $(,)?) => {$(
+    ($fresh:ident: $($rule:path),+ $(,)?) => {$(
         if let Err(error) = Box::pin($rule(&$fresh().await)).await {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             panic!("{}: {error}: {}", stringify!($rule), cause.unwrap_or_default());
