@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     body::{Sha256Hash, StoredBody},
     event::{ObjectRef, Origin, Version},
-    id::InboxKey,
+    id::{InboxKey, ReplayId},
     retry::Backoff,
 };
 
 /// Where an event stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Accepted, and owed: it has a due time, and the sweeper finds it.
@@ -127,6 +127,8 @@ pub struct Row {
     pub split: u32,
     /// Other bodies that came under its id, if any was noted. Its own is the first and stays, in every cycle.
     pub other_bodies: Option<OtherBodies>,
+    /// The bulk work that armed it last, if one has. That work does not take it again.
+    pub replay: Option<ReplayId>,
 }
 
 /// Another body that came, verified, under the id of a row. Its bytes are not kept.
@@ -518,6 +520,7 @@ mod tests {
             armed_at: at(0),
             split: 0,
             other_bodies: None,
+            replay: None,
         }
     }
 

@@ -4,6 +4,7 @@
 //! The methods say what happens in our words, not how a table does it. What callers branch on is an enum; an error
 //! means that nothing is known, or that nothing can be done.
 
+pub mod bulk;
 pub mod published_keys;
 pub mod source_secrets;
 pub mod watch;
@@ -27,6 +28,7 @@ use crate::{
 };
 
 pub use self::{
+    bulk::{Again, Bulk, Start, Walk},
     published_keys::{KEY_LIFE, MAX_KEYS_OWED, MAX_OWED, Owed, PublishedKey, PublishedKeys, Want},
     source_secrets::{Changed, Learning, SetSourceSecrets, SourceSecret, SourceSecrets},
     watch::{AcceptReport, RejectReport, RejectSample, SourceHealth, Watch},

@@ -71,7 +71,7 @@ pub(crate) fn finished(finish: &Finish) -> Stored<Expression> {
 
 impl InboxTable {
     /// A row becomes pending again.
-    fn armed(&self, key: &InboxKey, due_at: Timestamp, now: Timestamp) -> Expression {
+    pub(crate) fn armed(&self, key: &InboxKey, due_at: Timestamp, now: Timestamp) -> Expression {
         Expression::new()
             .set("status", word(&Status::Pending))
             .set("attempts", n(0))
@@ -94,7 +94,7 @@ impl InboxTable {
     /// Does what makes a row stay for longer than its body would. The condition of `change` leaves out rows with a body
     /// beside them at first, so that the common row costs one write; for the others the body's expiry goes first, and
     /// a death in between leaves a body too long instead of too short.
-    async fn keep(
+    pub(crate) async fn keep(
         &self,
         key: &InboxKey,
         change: Expression,

@@ -9,8 +9,8 @@ use aws_sdk_dynamodb::{
     types::AttributeValue,
 };
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
-    Watch,
+    Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
+    State, Walk, Watch,
 };
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 use dynoxide::{Database, actions::create_table::CreateTableRequest};
@@ -125,7 +125,7 @@ impl Local {
 }
 
 impl Tables for Local {
-    fn inbox(&self) -> &(impl Inbox + DueInbox) {
+    fn inbox(&self) -> &(impl Inbox + DueInbox + Walk) {
         &self.inbox
     }
 
@@ -141,7 +141,7 @@ impl Tables for Local {
         &self.lanes
     }
 
-    fn registry(&self) -> &(impl Configure + Learning) {
+    fn registry(&self) -> &(impl Configure + Learning + Bulk) {
         &self.registry
     }
 

@@ -98,6 +98,7 @@ pub(crate) fn read(item: &Item) -> Stored<Row> {
         armed_at: item.some("armed_at", Reader::time)?.unwrap_or(new.received_at),
         split: item.some("split", Reader::number)?.unwrap_or_default(),
         other_bodies: item.some("other_bodies", other_bodies)?,
+        replay: item.some("replay", Reader::parse)?,
         new,
     })
 }

@@ -7,6 +7,7 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a contract suite is a test")]
 
+mod bulk;
 mod deliveries;
 mod due_inbox;
 mod given;
@@ -18,24 +19,25 @@ mod published_keys;
 mod registry;
 mod secrets;
 mod state;
+mod walk;
 mod watch;
 
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
-    StoreError, Watch,
+    Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
+    State, StoreError, Walk, Watch,
 };
 
 pub use self::{
-    deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes, outbox::outbox,
-    published_keys::published_keys, registry::registry, secrets::secrets, state::state,
-    watch::watch,
+    bulk::bulk, deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes,
+    outbox::outbox, published_keys::published_keys, registry::registry, secrets::secrets,
+    state::state, walk::walk, watch::watch,
 };
 use crate::memory;
 
 /// The tables of one deployment, whatever they are made of.
 pub trait Tables: Sync {
     /// The inbox.
-    fn inbox(&self) -> &(impl Inbox + DueInbox);
+    fn inbox(&self) -> &(impl Inbox + DueInbox + Walk);
     /// Objects, operation keys, leases; the sources' health; what is owed to providers.
     fn state(&self) -> &(impl State + Watch + PublishedKeys);
     /// Outgoing events.
@@ -43,13 +45,13 @@ pub trait Tables: Sync {
     /// Lanes and deliveries.
     fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries);
     /// Configuration.
-    fn registry(&self) -> &(impl Configure + Learning);
+    fn registry(&self) -> &(impl Configure + Learning + Bulk);
     /// Shards of every sharded index.
     fn shards(&self) -> u16;
 }
 
 impl Tables for memory::Store {
-    fn inbox(&self) -> &(impl Inbox + DueInbox) {
+    fn inbox(&self) -> &(impl Inbox + DueInbox + Walk) {
         self
     }
 
@@ -65,7 +67,7 @@ impl Tables for memory::Store {
         self
     }
 
-    fn registry(&self) -> &(impl Configure + Learning) {
+    fn registry(&self) -> &(impl Configure + Learning + Bulk) {
         self
     }
 

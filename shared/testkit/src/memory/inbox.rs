@@ -28,6 +28,7 @@ fn fresh(new: &NewRow) -> Row {
         armed_at: new.received_at,
         split: 0,
         other_bodies: None,
+        replay: None,
     }
 }
 
@@ -46,7 +47,7 @@ pub(super) fn claimed(
     }
 }
 
-fn arm(item: &mut InboxItem, due_at: Timestamp, now: Timestamp) {
+pub(super) fn arm(item: &mut InboxItem, due_at: Timestamp, now: Timestamp) {
     item.expires_at = None;
     let row = &mut item.row;
     (row.status, row.attempts, row.cycle, row.sweeps) = (Status::Pending, 0, row.cycle + 1, 0);
@@ -265,7 +266,11 @@ impl DueInbox for Store {
     }
 }
 
-fn in_shard(tables: &Tables, shard: u16, shards: u16) -> impl Iterator<Item = &InboxItem> {
+pub(super) fn in_shard(
+    tables: &Tables,
+    shard: u16,
+    shards: u16,
+) -> impl Iterator<Item = &InboxItem> {
     tables
         .inbox
         .iter()

@@ -1,6 +1,7 @@
 //! One deployment's tables, queues and bodies in memory.
 
 mod bodies;
+mod bulk;
 mod inbox;
 mod keyring;
 mod lanes;
@@ -18,10 +19,11 @@ use std::{
 
 use domain::{
     body::Sha256Hash,
+    bulk::Work,
     delivery::Delivery,
     endpoint::{Endpoint, Health},
     event::{Object, ObjectRef},
-    id::{EndpointId, EventId, InboxKey, SourceName, TenantId},
+    id::{EndpointId, EventId, InboxKey, ReplayId, SourceName, TenantId},
     inbox::Row,
     lane::{Breaker, LaneId, Pointer},
     outbox::{OutboxEvent, OutboxRow},
@@ -96,6 +98,10 @@ pub struct Tables {
     pub epochs: BTreeMap<TenantId, u64>,
     /// Who did what.
     pub audit: Vec<AuditEntry>,
+    /// Bulk work.
+    pub bulks: BTreeMap<ReplayId, Work>,
+    /// What of it is under way.
+    pub open_bulks: BTreeSet<ReplayId>,
     /// The bucket.
     pub bucket: BTreeMap<String, Vec<u8>>,
 }
