@@ -3,16 +3,18 @@
 use std::{pin::Pin, task::Poll, time::Duration};
 
 use domain::{
+    bulk::{Kind, MAX_OPEN, Order, RATE, Selection, Work},
     event::{ObjectRef, Version},
-    id::{InboxKey, SourceName},
+    id::{InboxKey, ReplayId, SourceName},
     inbox::{COUNT_FIRST_FROM, Noted, Status},
     message::InboundMessage,
     plan::{Change, Emit, Plan},
-    ports::{Inbox as _, Queue as _},
+    ports::{Bulk as _, Inbox as _, Queue as _, Stored},
     source::{Handler, SchemeChoice, Source},
 };
 use flow::{
     accept::Door,
+    bulk::{Bulks, Step},
     fanout::{FanOut, Fate},
     incoming::{Fetched, Incoming},
 };
@@ -30,6 +32,7 @@ use testkit::{
     LIMITS,
     memory::{MemoryQueue, MemorySecrets, Store},
 };
+use uuid::Uuid;
 use worker::{
     Received, Worker,
     handlers::{Current, Event, Handlers, SHIPPED},
@@ -68,6 +71,8 @@ pub(crate) const ACTORS: &[(&str, u32, Actor)] = &[
     ("reconciler", 1, reconciler),
     ("person", 1, person),
     ("operator", 1, operator),
+    ("replayer", 1, replayer),
+    ("advancer", 2, advancer),
 ];
 
 pub(crate) fn process<'w>(
@@ -409,7 +414,7 @@ pub(crate) async fn replay(world: &World, key: InboxKey) {
     }
 }
 
-/// Somebody pauses a source, or resumes it and sends what waits: all of it, or what he gets through before he is called away.
+/// Somebody pauses a source, or resumes it; what waits is sent by bulk work, unless he is called away before he asks for it.
 pub(crate) fn operator<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
     if !rng.random_bool(0.3) {
         return None;
@@ -421,19 +426,69 @@ pub(crate) fn operator<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process
         return None;
     }
     world.resume(&source);
-    let tables = world.sim.store.tables();
-    let waiting = tables
-        .inbox
-        .values()
-        .filter(|item| item.row.status == Status::Pending && *item.row.new.key.source() == source);
-    let mut waiting: Vec<_> = waiting.map(|item| item.row.new.key.clone()).collect();
-    drop(tables);
-    waiting.truncate(rng.random_range(0..=waiting.len()));
-    process("operator", async move {
-        for key in waiting {
-            world.inbound.send(&[InboundMessage(key)], Duration::ZERO).await;
-        }
+    if rng.random_bool(0.3) {
+        return None;
+    }
+    let selection = Selection::default().or_default(Kind::Resume);
+    process("operator", begin(world, source, Kind::Resume, selection, rng.random()))
+}
+
+/// Somebody has many events run again: those of a source that are parked, and perhaps those that are done.
+pub(crate) fn replayer<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    if !rng.random_bool(0.2) {
+        return None;
+    }
+    let names: Vec<_> = world.registry.tables().sources.keys().cloned().collect();
+    let source = names[rng.random_range(0..names.len())].clone();
+    let statuses = [Status::DeadLetter, Status::Ignored, Status::Processed];
+    let status = statuses.into_iter().filter(|_| rng.random_bool(0.5)).collect();
+    let selection = Selection { status, ..Selection::default() }.or_default(Kind::Replay);
+    process("replayer", begin(world, source, Kind::Replay, selection, rng.random()))
+}
+
+/// Begins bulk work.
+pub(crate) async fn begin(
+    world: &World,
+    source: SourceName,
+    kind: Kind,
+    selection: Selection,
+    id: u128,
+) {
+    let order = Order {
+        id: ReplayId::new(Uuid::from_u128(id)),
+        kind,
+        source,
+        selection,
+        rate: RATE,
+        reason: "because".to_owned(),
+        actor: "an operator".to_owned(),
+    };
+    // Whether it is there already, or too many are: nothing is lost.
+    let _ = world.sim.store.start(&Work::new(order, world.now()), MAX_OPEN).await;
+}
+
+/// Bulk work that is under way is advanced by a page, by whoever comes by; also by two at once.
+pub(crate) fn advancer<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    let open: Vec<_> = world.sim.store.tables().open_bulks.iter().copied().collect();
+    let id = *open.get(rng.random_range(0..open.len().max(1)))?;
+    process("advancer", async move {
+        // What could not be done the next one does.
+        let _ = advance(world, id).await;
     })
+}
+
+/// One page of bulk work.
+pub(crate) async fn advance(world: &World, id: ReplayId) -> Stored<Option<Step>> {
+    let store = &world.sim.store;
+    let Some(work) = store.bulk(id).await? else { return Ok(None) };
+    let bulks = Bulks {
+        inbox: store,
+        bulk: store,
+        queue: &world.inbound,
+        shards: store.shards,
+        first_due: FIRST_DUE,
+    };
+    Ok(Some(bulks.step(&work, world.now()).await?))
 }
 
 /// Something happens to the queue that no process did.

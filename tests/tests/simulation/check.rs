@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     body::Sha256Hash,
+    bulk::{self, Work},
     delivery::State,
     event::{Origin, Version},
     inbox::{Applied, Row, Status},
@@ -58,6 +59,7 @@ pub(crate) fn at_rest(world: &World) -> Vec<String> {
     violations.extend(told_as_expected(&tables, &expected));
     violations.extend(credits(world, &tables, &expected));
     violations.extend(business::all_done(world, &tables));
+    violations.extend(works(&tables));
     violations.extend(deliveries(world, &tables));
     violations
 }
@@ -275,6 +277,21 @@ fn objects(tables: &Tables, expected: &Expected) -> Vec<String> {
         }
     }
     violations
+}
+
+/// K2, K6: bulk work comes to its end, and says of each event that it looked at what became of it.
+fn works(tables: &Tables) -> Vec<String> {
+    let wrong = |work: &&Work| {
+        let counts = work.counts;
+        let told = counts.replayed
+            + counts.in_flight
+            + counts.moved
+            + counts.already_done
+            + counts.absent
+            + counts.failed;
+        work.state() != bulk::State::Completed || told > counts.looked_at || counts.failed > 0
+    };
+    tables.bulks.values().filter(wrong).map(|work| format!("{} is {work:?}", work.id)).collect()
 }
 
 /// C26, C27, C29: every outgoing event is relayed, and has one delivery, which has reached the subscriber. Nothing is left

@@ -4,6 +4,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use domain::{
+    bulk::{Kind, Selection},
+    id::ReplayId,
     inbox::Status,
     outbox::Payload,
     ports::{DueInbox as _, Inbox as _},
@@ -11,7 +13,10 @@ use domain::{
 use futures_util::FutureExt as _;
 use rand::{SeedableRng as _, rngs::StdRng};
 use serde_json::Value;
-use testkit::LIMITS;
+use testkit::{
+    LIMITS,
+    chaos::{Fault, When},
+};
 
 use crate::{
     actors,
@@ -284,4 +289,94 @@ fn what_goes_out_never_embeds_an_older_state_than_before() {
         seen.insert((first, second));
     }
     assert!(seen.len() > 3, "they never met: {seen:?}");
+}
+
+/// Six parked events, of which a mistake parked five, one of which was done since; and the mistake is mended.
+fn five_parked() -> World {
+    let facts: Vec<_> = (0..6)
+        .map(|n| {
+            let nature = Nature::Mistaken(1_000);
+            fact("forward", &format!("evt_{n}"), "order.paid", "or_1", 1, 0, nature)
+        })
+        .collect();
+    let world = World::calm(facts, None);
+    for fact in 0..6 {
+        accepted(&world, fact);
+        for _ in 0..LIMITS.attempts {
+            handled(&world, fact);
+        }
+        assert_eq!(status(&world, fact), Status::DeadLetter);
+    }
+    world.sim.mistakes.lock().unwrap().clear();
+    world.advance(Duration::from_secs(2_000));
+    run(&world, actors::replay(&world, world.facts[0].key.clone()));
+    handled(&world, 0);
+    world.inbound.purge();
+    world.advance(Duration::from_secs(60));
+    world.sim.store.chaos.heal();
+    world
+}
+
+fn begin_replay(world: &World) -> ReplayId {
+    let source = world.facts[0].key.source().clone();
+    let status = [Status::DeadLetter, Status::Ignored].into();
+    let selection = Selection { status, ..Selection::default() };
+    run(world, actors::begin(world, source, Kind::Replay, selection, 1)).unwrap();
+    *world.sim.store.tables().bulks.keys().next().unwrap()
+}
+
+/// How many cycles each event has had.
+fn cycles(world: &World) -> Vec<u32> {
+    let tables = world.sim.store.tables();
+    world.facts.iter().map(|fact| tables.inbox[&fact.key].row.cycle).collect()
+}
+
+/// RPL-inbound-repair, K2, K6, K10, L2: what a mistake parked is run again, all of it, and whoever does it dies or fails at
+/// any call. Each is run again once; what was done before is not.
+#[test]
+fn a_bulk_replay_that_dies_at_any_call_runs_each_event_once() {
+    let world = five_parked();
+    let id = begin_replay(&world);
+    world.sim.store.chaos.heal();
+    run(&world, actors::advance(&world, id)).unwrap().unwrap();
+    let calls = world.sim.store.chaos.calls();
+    assert!(calls.contains(&"inbox.read"), "{calls:?}");
+    for when in [When::Before, When::After] {
+        for fault in [Fault::Crash, Fault::Unavailable] {
+            for (n, call) in (0..).zip(&calls) {
+                let world = five_parked();
+                let id = begin_replay(&world);
+                world.sim.store.chaos.at(n, when, fault);
+                let _ = run(&world, actors::advance(&world, id));
+                world.heal();
+                all_is_well(&world);
+                assert_eq!(cycles(&world), [1; 6], "{fault:?} {when:?} {call}");
+                // What a page took leaves the index of what is parked. If its count was not written, nobody finds it there
+                // again: the count may be too small, never too large.
+                let counts = world.sim.store.tables().bulks[&id].counts;
+                assert!(counts.replayed <= 5, "{fault:?} {when:?} {call}: {counts:?}");
+            }
+        }
+    }
+}
+
+/// RPL-in-flight, L5: two advance one replay at once, while workers carry out what it has sent.
+#[test]
+fn two_who_advance_one_replay_beside_workers_run_each_event_once() {
+    for seed in 0..200 {
+        let world = five_parked();
+        let id = begin_replay(&world);
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let advance = || async {
+            let _ = actors::advance(&world, id).await;
+        };
+        let mut work = vec![advance().boxed_local(), advance().boxed_local()];
+        for fact in 1..4 {
+            let handed = vec![message(&world, fact)];
+            work.push(actors::handle(&world, handed).boxed_local());
+        }
+        shuffle(&world, work, rng);
+        all_is_well(&world);
+        assert_eq!(cycles(&world), [1; 6], "seed {seed}");
+    }
 }

@@ -27,10 +27,11 @@ const ROUNDS: usize = 400;
 const POLLS: usize = 10_000;
 
 /// Who acts in the calm, in this order.
-const CALM: [Actor; 6] = [
+const CALM: [Actor; 7] = [
     actors::sweeper,
     actors::provider,
     actors::reconciler,
+    actors::advancer,
     actors::worker,
     actors::relay,
     subscriber::deliverer,
@@ -160,7 +161,7 @@ impl<'w> Life<'w> {
                         return violations;
                     }
                     // In the calm one sweep is enough, and one look at what the provider lists.
-                    if matches!(process.who, "sweeper" | "reconciler") {
+                    if matches!(process.who, "sweeper" | "reconciler" | "advancer") {
                         break;
                     }
                 }
@@ -190,6 +191,7 @@ impl<'w> Life<'w> {
         let messages = world.inbound.next_visible().into_iter().chain(world.wake.next_visible());
         let unseen = world.sim.broken != Some(Broken::NoReconciler)
             && (0..world.facts.len()).any(|n| !world.accepted.borrow().contains(&n));
+        let unseen = unseen || !tables.open_bulks.is_empty();
         let first = owed.chain(messages).chain(unseen.then_some(now)).min()?;
         // The schedule runs each minute.
         let wait: Duration = first.duration_since(now).try_into().unwrap_or_default();
