@@ -50,6 +50,8 @@ enum Given {
     Conflicts,
     /// The source is paused.
     Pause,
+    /// Of what happened before, nothing has come yet.
+    Absence,
 }
 
 /// What a worker writes (DESIGN 13): each must be written in one scene at least.
@@ -130,8 +132,12 @@ fn scenes() -> Vec<Scene> {
             ..scene("others hold its items", of(Nature::Good))
         },
         Scene {
+            given: Given::Absence,
             leaves: Status::Pending,
-            ..scene("its order is not there yet", vec![line("evt_1", "or_9", Nature::Parentless)])
+            ..scene(
+                "its order is not there yet",
+                vec![order("evt_1", "or_3"), line("evt_2", "or_3", Nature::Good)],
+            )
         },
         Scene {
             given: Given::Pause,
@@ -160,7 +166,8 @@ impl Scene {
     /// The world just before the worker gets the message.
     fn begin(&self) -> World {
         let world = World::calm(self.facts.clone(), None);
-        for fact in 0..self.last() {
+        let came = if self.given == Given::Absence { 0 } else { self.last() };
+        for fact in 0..came {
             accepted(&world, fact);
             handled(&world, fact);
         }
@@ -178,7 +185,7 @@ impl Scene {
             row.last_error = Some(Failure::new("test", "parked before"));
         };
         match self.given {
-            Given::Nothing => {}
+            Given::Nothing | Given::Absence => {}
             Given::Conflicts => world.sim.set_conflicts(0, 1.0),
             Given::Pause => {
                 world.pause(self.facts[self.last()].key.source());
