@@ -77,7 +77,7 @@ fn every_broken_promise_is_noticed_as_what_it_is() {
         (Broken::ForgetsOperations, "L7, payment.booked of ch_"),
         (Broken::ForgetsOperations, "L8, credit.granted of in_"),
         (Broken::ForgetsOperations, "L8, operation credit in_"),
-        (Broken::ForgetsOperations, "L9, payout.due of or_"),
+        (Broken::ForgetsOrders, "L9, payout.due of or_"),
         (Broken::FinishesApart, "was told 1 times, not 0"),
         (Broken::EmitsApart, "was told 0 times, not 1"),
         (Broken::CountsLate, "pending: [\"mirror#evt_k\"]"),

@@ -112,10 +112,10 @@ where
 /// An event as handlers see it.
 pub(crate) fn event<'a>(
     row: &'a NewRow,
-    feed: &Feed,
+    feed: &'a Feed,
     body: &'a [u8],
     fetched: Option<&'a Fetched>,
 ) -> Event<'a> {
     let trusts_version = feed.scheme.as_ref().is_ok_and(|scheme| scheme.trusts_versions());
-    Event { row, body, fetched, trusts_version }
+    Event { row, body, fetched, trusts_version, tenant: feed.source.handler.tenant() }
 }

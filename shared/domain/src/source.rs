@@ -192,6 +192,17 @@ pub enum Handler {
     },
 }
 
+impl Handler {
+    /// Whose endpoints it tells, as it is configured.
+    pub const fn tenant(&self) -> Option<&TenantId> {
+        match self {
+            Self::Mirror { emit_to, .. } => emit_to.as_ref(),
+            Self::Forward { tenant, .. } => Some(tenant),
+            Self::Own { tenant, .. } => tenant.as_ref(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -37,6 +37,8 @@ pub(crate) enum Broken {
     UnguardedObjects,
     /// Operation keys are not kept.
     ForgetsOperations,
+    /// Neither operation keys nor the states of orders are kept.
+    ForgetsOrders,
     /// The row is finished after the transaction, in a write of its own.
     FinishesApart,
     /// The outgoing event is written after the transaction, in a write of its own.
@@ -207,6 +209,13 @@ impl State for Sim {
             Some(Broken::ForgetsOperations) => {
                 let answer = self.store.commit(commit).await?;
                 self.store.tables().operations.clear();
+                Ok(answer)
+            }
+            Some(Broken::ForgetsOrders) => {
+                let answer = self.store.commit(commit).await?;
+                let mut tables = self.store.tables();
+                tables.operations.clear();
+                tables.objects.retain(|(_, object), _| object.kind != "order");
                 Ok(answer)
             }
             Some(Broken::FinishesApart) => {

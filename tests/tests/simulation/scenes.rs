@@ -359,7 +359,7 @@ fn a_message_that_comes_again_or_tomorrow_ends_alike() {
         assert_eq!(scene.end(&twice, "twice"), expected, "{}: twice", scene.name);
 
         // What has waited until tomorrow is parked, for that is as long as anything may wait.
-        if scene.given == Given::Conflicts {
+        if matches!(scene.given, Given::Conflicts | Given::Absence) {
             continue;
         }
         let late = scene.begin();
@@ -398,7 +398,7 @@ fn two_copies_at_once_end_alike_in_every_order_of_their_calls() {
             let told = format!("in the order {order:b}");
             assert_eq!(scene.end(&world, &told), expected, "{}: {told}", scene.name);
         };
-        if polls > 7 {
+        if polls > 6 {
             let mut rng = StdRng::seed_from_u64(polls as u64);
             (0..ORDERS).for_each(|_| run_in(rng.random()));
             continue;

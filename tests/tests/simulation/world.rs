@@ -415,7 +415,7 @@ fn configure(store: &Store) {
         created_at: long_ago,
         disabled: false,
     };
-    for tenant in [tenant(), "internal".parse().unwrap()] {
+    for tenant in [tenant(), TenantId::internal()] {
         let endpoint = wants_all(tenant.clone());
         tables.epochs.insert(tenant.clone(), 1);
         tables.endpoints.insert((tenant, endpoint.id), (endpoint, Vec::new()));

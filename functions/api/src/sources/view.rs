@@ -145,6 +145,8 @@ impl Known<'_> {
     pub(super) fn shown(self, ingress: &str, now: Timestamp) -> SourceView {
         let proof = Proof::of(&self.source);
         let words = self.health_in_words(&proof, now);
+        let mut warnings = self.warnings;
+        warnings.extend(order_matters(&self.source.handler));
         let secrets = self.secrets.unwrap_or_default();
         let secrets = secret_views(secrets, proof.as_ref().ok(), &self.health.secrets, now);
         let Source {
@@ -179,7 +181,7 @@ impl Known<'_> {
                 failing_since: self.health.failing_since,
                 rejected_24h: self.health.rejects,
             },
-            warnings: self.warnings,
+            warnings,
             name,
             scheme,
             config,
@@ -321,6 +323,16 @@ pub(super) fn secret_views(
         }
     };
     secrets.iter().map(view).collect()
+}
+
+/// That a machine of states does not end alike in whatever order events arrive.
+fn order_matters(handler: &Handler) -> Option<String> {
+    let Handler::Mirror { states: Some(states), .. } = handler else { return None };
+    let (one, other) = states.states.order_matters()?;
+    Some(format!(
+        "Where an object ends depends on whether {one} or {other} arrives first, and events arrive in any order. Allow the \
+         move between them in one direction, or let the source ask its provider for the current state."
+    ))
 }
 
 /// Whether a secret can go, and why, by when it last matched and when another one did.

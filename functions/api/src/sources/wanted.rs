@@ -1,11 +1,12 @@
 //! What callers want of a source: the forms of adding and changing one, read with everything that is wrong with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     id::SourceName,
     ports::SourceSecret,
     source::{Dedupe, Handler, SchemeChoice, Source},
+    states::MirrorStates,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
@@ -25,6 +26,10 @@ const MAX_ONLY: (usize, usize) = (20, 1024);
 
 /// Longest that a source waits for a secret: as long as it waits, whoever knows the address first can set it.
 const MAX_WAIT_HOURS: u32 = 72;
+
+/// What is wrong with the name of a handler.
+const NOT_A_HANDLER: &str = "a handler's name is like a source's: 1 to 64 characters of a-z, 0-9, `-` and `_`, the first a \
+                             letter or a digit";
 
 /// How long a source waits for a confirmation that is not spoken of: without it the provider sends nothing, and somebody
 /// subscribes soon.
@@ -73,12 +78,36 @@ enum NewHandler {
     Mirror {
         #[serde(default)]
         emit_to: Option<String>,
+        #[serde(default)]
+        states: Option<NewStates>,
     },
     Forward {
         tenant: String,
         #[serde(default)]
         types: Vec<String>,
     },
+    Own {
+        name: String,
+        #[serde(default)]
+        tenant: Option<String>,
+    },
+}
+
+/// The states of mirrored objects.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewStates {
+    at: String,
+    #[serde(default)]
+    kind: Option<String>,
+    states: NewMachine,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewMachine {
+    start: String,
+    moves: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Changes of a source. What is left out stays as it is; null takes away.
@@ -308,12 +337,21 @@ fn is_pointer(text: &str) -> bool {
 
 fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
     match new {
-        NewHandler::Mirror { emit_to: None } => {
-            Some(Handler::Mirror { emit_to: None, states: None })
+        NewHandler::Mirror { emit_to, states } => {
+            let emit_to = emit_to.as_ref().map(|to| found.keep("handler.emit_to", to.parse()));
+            let states = states.as_ref().map(|new| read_states(new, found));
+            // What is given and cannot be read is missing.
+            let emit_to = emit_to.map_or(Some(None), |read| read.map(Some));
+            let states = states.map_or(Some(None), |read| read.map(Some));
+            Some(Handler::Mirror { emit_to: emit_to?, states: states? })
         }
-        NewHandler::Mirror { emit_to: Some(tenant) } => {
-            let tenant = found.keep("handler.emit_to", tenant.parse())?;
-            Some(Handler::Mirror { emit_to: Some(tenant), states: None })
+        NewHandler::Own { name, tenant } => {
+            let tenant = tenant.as_ref().map(|told| found.keep("handler.tenant", told.parse()));
+            let tenant = tenant.map_or(Some(None), |read| read.map(Some));
+            // Which there are only the worker knows: an event that finds none is parked with the names of those.
+            let name = name.parse::<SourceName>().map(|name| name.to_string());
+            let name = name.map_err(|_| found.note("handler.name", NOT_A_HANDLER)).ok();
+            Some(Handler::Own { name: name?, tenant: tenant? })
         }
         NewHandler::Forward { tenant, types } => {
             let tenant = found.keep("handler.tenant", tenant.parse());
@@ -333,4 +371,10 @@ fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
             })
         }
     }
+}
+
+fn read_states(new: &NewStates, found: &mut Findings) -> Option<MirrorStates> {
+    let NewStates { at, kind, states: NewMachine { start, moves } } = new;
+    let read = MirrorStates::read(at.clone(), kind.clone(), start.clone(), moves.clone());
+    read.map_err(|all| all.iter().for_each(|problem| found.note("handler.states", problem))).ok()
 }

@@ -3,7 +3,7 @@
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::Origin,
-    id::{EventId, InboxKey},
+    id::{EventId, InboxKey, TenantId},
     inbox::{Applied, ChangeResult, Claim, Failure, NewRow, Noted, OtherBody, Status},
     outbox::{OutboxEvent, Payload},
     ports::{Finish, Inbox as _, Outbox as _},
@@ -101,6 +101,35 @@ async fn a_story_tells_what_came_of_an_event() {
     let outgoing = &story["outgoing"][0];
     assert_eq!((&outgoing["id"], &outgoing["type"]), (&json!(id), &json!("invoice.paid")));
     assert_eq!((&outgoing["relayed_at"], &outgoing["unmatched"]), (&Value::Null, &json!(false)));
+}
+
+/// C29: the effects of a written handler are ours, and seen in the story of the event that caused them.
+#[tokio::test]
+async fn a_story_tells_of_effects_for_our_own_systems() {
+    let postern = Deployment::new();
+    let mut new = source("stripe");
+    new["handler"] = json!({"kind": "own", "name": "payments", "tenant": "acme"});
+    postern.post("/v1/sources", &new).await.good(201);
+    let id = EventId::derived(now(), &["x"]);
+    let event = OutboxEvent {
+        id,
+        tenant: TenantId::internal(),
+        event_type: "receipt.mail".to_owned(),
+        schema_version: 1,
+        aggregate_id: "ch_1".to_owned(),
+        aggregate_version: None,
+        payload: Payload::Inline(b"{}".to_vec()),
+        occurred_at: now(),
+        traceparent: None,
+    };
+    postern.0.outbox.publish(&event, None).await.unwrap();
+    postern.process("evt_1", &format!("event {id}")).await;
+    let story = postern.get("/v1/sources/stripe/events/evt_1").await.good(200);
+    let outgoing = &story["outgoing"][0];
+    assert_eq!(
+        (&outgoing["type"], &outgoing["tenant"]),
+        (&json!("receipt.mail"), &json!("internal"))
+    );
 }
 
 /// ING-same-id-other-body: both hashes are there to compare.

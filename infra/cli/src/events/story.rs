@@ -51,7 +51,7 @@ pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
         line(out, "", Some(finished), "finished")?;
     }
     for result in items(story, "results") {
-        line(out, "", None, &format!("{}: {}", text(result, "what"), text(result, "result")))?;
+        line(out, "", None, &format!("{}: {}", text(result, "what"), became(result)))?;
     }
     for event in items(story, "outgoing") {
         outgoing(out, event, "  ")?;
@@ -85,6 +85,23 @@ pub(super) fn outgoing(out: &mut dyn Write, story: &Value, indent: &str) -> io::
         }
     }
     Ok(())
+}
+
+/// What became of a change.
+fn became(result: &Value) -> String {
+    let word = text(result, "result");
+    let words = match word.as_str() {
+        "stale" => "stale; it was newer already, so nothing changed",
+        "duplicate_effect" => "done before; it is not done again",
+        "already_emitted" => "written before, under this id",
+        "refused" => "refused",
+        "covered" => "covered; its provider was asked after the event came",
+        other => other,
+    };
+    match at(result, "/why") {
+        Some(why) => format!("{words}: {}", printable(why)),
+        None => words.to_owned(),
+    }
 }
 
 fn outcome(attempt: &Value) -> String {
@@ -175,6 +192,33 @@ mod tests {
                                       times it was armed again: 1
                                       failed attempts: 12; the last one: no such\u{1b}invoice
             2026-09-21T15:13:20.000Z  parked; mend the cause, then `postern events replay` it
+        ");
+    }
+
+    /// C22, D13, D17, L11: what did not happen is told as plainly as what did.
+    #[test]
+    fn the_story_says_what_was_refused_and_what_had_happened_before() {
+        let story = json!({
+            "source": "s", "event_id": "evt_1", "event_type": "x", "status": "processed", "origin": "webhook",
+            "received_at": "2026-09-21T14:13:20Z", "body_bytes": 58, "outgoing": [],
+            "results": [
+                {"what": "object order or_1", "result": "refused", "why": "PAID → FAILED is not\u{1b} a move"},
+                {"what": "object order or_2", "result": "stale"},
+                {"what": "operation credit#in_1", "result": "duplicate_effect"},
+                {"what": "event evt_2", "result": "already_emitted"},
+                {"what": "object order or_3", "result": "covered"},
+                {"what": "object order or_4", "result": "applied"},
+            ],
+        });
+        insta::assert_snapshot!(told(&story), @r"
+        evt_1 of s (x) is processed
+            2026-09-21T14:13:20.000Z  received by webhook, 58 bytes
+                                      object order or_1: refused: PAID → FAILED is not\u{1b} a move
+                                      object order or_2: stale; it was newer already, so nothing changed
+                                      operation credit#in_1: done before; it is not done again
+                                      event evt_2: written before, under this id
+                                      object order or_3: covered; its provider was asked after the event came
+                                      object order or_4: applied
         ");
     }
 

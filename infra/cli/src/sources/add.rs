@@ -14,7 +14,7 @@ use crate::{complaint::Complaint, print, secret::SecretFrom};
 #[derive(clap::Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("how").required(true).multiple(false).args(["scheme", "scheme_file", "mail_slot"]),
-    group = clap::ArgGroup::new("what").required(true).multiple(false).args(["forward", "mirror"]),
+    group = clap::ArgGroup::new("what").required(true).multiple(false).args(["forward", "mirror", "handler"]),
     after_help = "Examples:
   postern sources add shop --scheme stripe --forward acme           asks for the secret
   postern sources add live --scheme stripe --forward acme --only /livemode=true
@@ -22,7 +22,19 @@ use crate::{complaint::Complaint, print, secret::SecretFrom};
   postern sources add tasks --scheme asana --mirror --await-secret 24h
   postern sources add topic --scheme aws_sns --config topic_arn=arn:aws:sns:eu-central-1:123456789012:orders --mirror
   postern sources add alerts --mail-slot path --forward acme        makes a secret address
-  postern sources add own --scheme-file own.toml --config url=https://hooks.example/in --mirror"
+  postern sources add own --scheme-file own.toml --config url=https://hooks.example/in --mirror
+  postern sources add live --scheme stripe --handler payments --tenant acme
+  postern sources add shop --scheme shopify --mirror --states states.toml
+
+States, as a file:
+  at = \"/data/object/status\"
+  kind = \"order\"                     # left out: objects of every kind
+  [states]
+  start = \"open\"
+  [states.moves]
+  open = [\"failed\", \"paid\"]
+  failed = [\"paid\"]
+  paid = []"
 )]
 pub struct Add {
     /// The source's name, which becomes part of its URL
@@ -110,7 +122,7 @@ impl Add {
         let confirms = scheme.as_ref().is_some_and(SchemeFrom::confirms);
         put(&mut form, "scheme", scheme);
         put(&mut form, "config", self.scheme.config());
-        put(&mut form, "handler", self.handler.handler());
+        put(&mut form, "handler", self.handler.handler()?);
         if matches!(self.dedupe, Dedupe::Content) {
             form.insert("dedupe".to_owned(), json!(self.dedupe.name()));
         }
@@ -165,7 +177,7 @@ impl Set {
         let mut form = Map::new();
         put(&mut form, "scheme", self.scheme.scheme()?);
         put(&mut form, "config", self.scheme.config());
-        put(&mut form, "handler", self.handler.handler());
+        put(&mut form, "handler", self.handler.handler()?);
         put(&mut form, "dedupe", self.dedupe.map(|dedupe| json!(dedupe.name())));
         let same_as = self.same_as.as_ref().map(|other| json!(other));
         put(&mut form, "same_as", same_as.or(self.not_same_as.then_some(Value::Null)));

@@ -70,21 +70,33 @@ impl Dedupe {
     }
 }
 
+/// The most bytes of a file with states.
+const MAX_STATES: u64 = 64 << 10;
+
 /// What is done with events.
 #[derive(clap::Args, Debug, Default)]
 pub(super) struct HandlerFrom {
     /// Send matching events out to the endpoints of this tenant
-    #[arg(long, value_name = "TENANT", conflicts_with = "mirror")]
+    #[arg(long, value_name = "TENANT", conflicts_with_all = ["mirror", "handler"])]
     pub(super) forward: Option<String>,
     /// Forward only these types; may be given more than once
     #[arg(long = "type", value_name = "PATTERN", requires = "forward")]
     types: Vec<String>,
     /// Keep the provider's objects in the State table
-    #[arg(long)]
+    #[arg(long, conflicts_with = "handler")]
     pub(super) mirror: bool,
     /// Also tell the endpoints of this tenant when an object changes
     #[arg(long, value_name = "TENANT", requires = "mirror")]
     emit_to: Option<String>,
+    /// Let objects move only between states, as a TOML or JSON file says; moves that it does not name are refused
+    #[arg(long, value_name = "FILE", requires = "mirror")]
+    states: Option<PathBuf>,
+    /// Let a handler decide that is written in Rust and part of the worker: `payments`, or one of your own
+    #[arg(long, value_name = "NAME")]
+    pub(super) handler: Option<String>,
+    /// Whose endpoints that handler tells
+    #[arg(long, value_name = "TENANT", requires = "handler")]
+    tenant: Option<String>,
 }
 
 impl SchemeFrom {
@@ -134,15 +146,44 @@ impl OnlyFrom {
 
 impl HandlerFrom {
     /// The handler as the api takes it; `None`: no word about it.
-    pub(super) fn handler(&self) -> Option<Value> {
-        match (&self.forward, self.mirror, &self.emit_to) {
-            (Some(tenant), ..) => {
-                Some(json!({ "kind": "forward", "tenant": tenant, "types": self.types }))
-            }
-            (None, true, None) => Some(json!({ "kind": "mirror" })),
-            (None, true, Some(tenant)) => Some(json!({ "kind": "mirror", "emit_to": tenant })),
-            (None, false, _) => None,
-        }
+    pub(super) fn handler(&self) -> Result<Option<Value>, Complaint> {
+        let with = |kind: &str, more: Vec<(&str, Option<Value>)>| {
+            let more = more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+            let kind = ("kind".to_owned(), json!(kind));
+            Value::Object([kind].into_iter().chain(more).collect())
+        };
+        let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
+        Ok(if self.forward.is_some() {
+            let types = Some(json!(self.types));
+            Some(with("forward", vec![("tenant", text(&self.forward)), ("types", types)]))
+        } else if self.mirror {
+            let states = self.states.as_ref().map(read_states).transpose()?;
+            Some(with("mirror", vec![("emit_to", text(&self.emit_to)), ("states", states)]))
+        } else if self.handler.is_some() {
+            let tenant = text(&self.tenant);
+            Some(with("own", vec![("name", text(&self.handler)), ("tenant", tenant)]))
+        } else {
+            None
+        })
+    }
+}
+
+/// Reads a machine of states. The deployment says what is wrong with it.
+fn read_states(file: &PathBuf) -> Result<Value, Complaint> {
+    use std::io::Read as _;
+    let wrong = |why: String| {
+        let next = "write `at = \"/data/object/status\"`, then `[states]` with `start` and `[states.moves]`; see \
+                    `postern sources add --help`";
+        Complaint::new(format!("{} says no states", file.display()), why, next)
+    };
+    let mut text = String::new();
+    let read =
+        fs::File::open(file).and_then(|open| open.take(MAX_STATES).read_to_string(&mut text));
+    read.map_err(|error| wrong(error.to_string()))?;
+    if file.extension().is_some_and(|extension| extension == "json") {
+        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+    } else {
+        toml::from_str(&text).map_err(|error| wrong(printable(error.message())))
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
         let limit = SignedDuration::from_secs(seconds);
         line(out, "silence", &format!("of more than {limit:#} is not usual"))?;
     }
+    states(out, source)?;
     if let Some(until) = source.get("awaits_secret_until").and_then(Value::as_str) {
         line(out, "waits", &format!("for the provider's handshake, until {until}"))?;
     }
@@ -146,10 +147,33 @@ pub(super) fn scheme(source: &Value) -> String {
 /// The handler in some words.
 pub(super) fn handler(source: &Value) -> String {
     let of = |pointer: &str| source.pointer(pointer).and_then(Value::as_str).map(printable);
-    match (of("/handler/kind"), of("/handler/tenant").or_else(|| of("/handler/emit_to"))) {
+    let kind = match of("/handler/kind").as_deref() {
+        Some("own") => of("/handler/name"),
+        _ => of("/handler/kind"),
+    };
+    match (kind, of("/handler/tenant").or_else(|| of("/handler/emit_to"))) {
         (Some(kind), Some(tenant)) => format!("{kind} to {tenant}"),
         (kind, _) => kind.unwrap_or_else(|| "-".to_owned()),
     }
+}
+
+/// Between which states the source's objects move, if it says so.
+fn states(out: &mut dyn Write, source: &Value) -> io::Result<()> {
+    let Some(moves) = source.pointer("/handler/states/states/moves").and_then(Value::as_object)
+    else {
+        return Ok(());
+    };
+    let kind = at(source, "/handler/states/kind");
+    let whose = if kind.is_empty() { "objects".to_owned() } else { format!("{kind} objects") };
+    let where_to = at(source, "/handler/states/at");
+    line(out, "states", &format!("of {whose}, at {where_to}; other moves are refused"))?;
+    for (from, to) in moves {
+        let to: Vec<_> =
+            to.as_array().into_iter().flatten().filter_map(Value::as_str).map(printable).collect();
+        let to = if to.is_empty() { "(the end)".to_owned() } else { to.join(", ") };
+        line(out, "", &format!("{} → {to}", printable(from)))?;
+    }
+    Ok(())
 }
 
 fn line(out: &mut dyn Write, name: &str, words: &str) -> io::Result<()> {
