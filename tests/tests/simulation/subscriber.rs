@@ -61,6 +61,11 @@ pub(crate) fn set_now(now: Timestamp) {
     NOW.set(now);
 }
 
+/// What time it is in this thread's world.
+pub(crate) fn now() -> Timestamp {
+    NOW.get()
+}
+
 const EDGE: Edge = Edge { now: || NOW.get(), jitter: || 0.5 };
 
 /// What a subscriber has seen, and how reliable he is.
