@@ -83,6 +83,8 @@ pub struct Api<P: Ports> {
     pub keyring: P::Keyring,
     /// Secrets of sources.
     pub secrets: P::Secrets,
+    /// Tokens to ask the sources' providers with.
+    pub tokens: P::Secrets,
     /// The health of sources, and their objects.
     pub watch: P::Watch,
     /// Large payloads.
@@ -106,6 +108,8 @@ pub struct Limits {
     pub ingress_url: String,
     /// What an endpoint's URL may be.
     pub addresses: domain::address::AddressPolicy,
+    /// Which queues and buses an endpoint may be.
+    pub reach: domain::destination::Reach,
     /// Endpoints that a tenant may have.
     pub endpoints_per_tenant: usize,
     /// Bytes of an outgoing event's payload.
@@ -210,6 +214,11 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
             get(sources::secrets::list::<P>).post(sources::secrets::add::<P>),
         )
         .route("/v1/sources/{source}/secrets/{secret}", delete(sources::secrets::remove::<P>))
+        .route(
+            "/v1/sources/{source}/tokens",
+            get(sources::tokens::list::<P>).post(sources::tokens::add::<P>),
+        )
+        .route("/v1/sources/{source}/tokens/{token}", delete(sources::tokens::remove::<P>))
         .route("/v1/sources/{source}/events/{event}", get(received::story::<P>))
         .route("/v1/sources/{source}/events/{event}/replay", post(received::replay::<P>))
         .route("/v1/parked", get(parked::list::<P>))

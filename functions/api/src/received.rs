@@ -1,6 +1,6 @@
 //! Received events: one event's story, and replay.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{extract::State, http::StatusCode};
 use domain::{
@@ -76,10 +76,10 @@ pub async fn story<P: Ports>(
 ) -> Result<axum::Json<Story>, Problem> {
     let key = key_of(&source, &event)?;
     let row = api.inbox.read(&key).await?.ok_or_else(absent)?;
-    let outgoing = match tenant_told(&api, &key).await? {
-        Some(tenant) => outgoing_of(&api, &tenant, &row).await?,
-        None => Vec::new(),
-    };
+    let mut outgoing = Vec::new();
+    for tenant in tenants_told(&api, &key).await? {
+        outgoing.extend(outgoing_of(&api, &tenant, &row).await?);
+    }
     Ok(axum::Json(Story {
         source,
         event_id: key.event_id().to_owned(),
@@ -101,7 +101,7 @@ pub async fn story<P: Ports>(
         key_id: row.new.key_id,
         delivery_id: row.new.delivery_id,
         parent: row.new.parent,
-        replay: row.replay,
+        replay: row.replay.map(|taken| taken.by),
         outgoing,
     }))
 }
@@ -144,14 +144,17 @@ fn key_of(source: &str, event: &str) -> Result<InboxKey, Problem> {
     InboxKey::new(source, event).map_err(|_| absent())
 }
 
-/// The tenant whose endpoints hear of a source's events.
-async fn tenant_told<P: Ports>(api: &Api<P>, key: &InboxKey) -> Result<Option<TenantId>, Problem> {
+/// The tenants whose endpoints hear of a source's events: the one that it names, and ourselves if it has a handler of our
+/// own, which may have effects.
+async fn tenants_told<P: Ports>(
+    api: &Api<P>,
+    key: &InboxKey,
+) -> Result<BTreeSet<TenantId>, Problem> {
     let source = api.registry.source(key.source()).await?;
-    Ok(source.and_then(|source| match source.handler {
-        Handler::Mirror { emit_to, .. } => emit_to,
-        Handler::Own { tenant, .. } => tenant,
-        Handler::Forward { tenant, .. } => Some(tenant),
-    }))
+    let handler = source.map(|source| source.handler);
+    let named = handler.as_ref().and_then(Handler::tenant).cloned();
+    let is_own = matches!(handler, Some(Handler::Own { .. }));
+    Ok(named.into_iter().chain(is_own.then(TenantId::internal)).collect())
 }
 
 /// The outgoing events that a row's results name.

@@ -163,6 +163,74 @@ fn a_source_is_added_with_its_secret_from_a_file_a_pipe_or_the_environment() {
     check(support::run(by_environment, ""));
 }
 
+const STATES: &str = r#"
+at = "/data/object/status"
+kind = "subscription"
+[states]
+start = "open"
+[states.moves]
+open = ["paid"]
+paid = []
+"#;
+
+/// D11
+#[test]
+fn the_states_of_a_mirror_are_read_from_a_file() {
+    let fake = Fake::answering(201, &source());
+    let states = json!({
+        "at": "/data/object/status", "kind": "subscription",
+        "states": {"start": "open", "moves": {"open": ["paid"], "paid": []}},
+    });
+    for (name, text) in [("s.toml", STATES.to_owned()), ("s.json", states.to_string())] {
+        let file = fake.folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        let add = ["sources", "set", "shop", "--mirror", "--states", file.to_str().unwrap()];
+        let ended = fake.run(&add);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        let handler = json!({"kind": "mirror", "states": states});
+        assert_eq!(fake.asked().json(), json!({ "handler": handler }));
+    }
+    let file = fake.folder.path().join("bad.toml");
+    for text in ["at = ", "\u{1b}", &format!("at = \"{}", "x".repeat(100_000))] {
+        fs::write(&file, text).unwrap();
+        let ended =
+            fake.run(&["sources", "set", "shop", "--mirror", "--states", file.to_str().unwrap()]);
+        assert_eq!(ended.code, 2, "{}", ended.err);
+        assert!(
+            ended.err.contains("says no states") && ended.err.contains("[states.moves]"),
+            "{}",
+            ended.err
+        );
+        assert!(!ended.err.contains('\u{1b}'));
+    }
+}
+
+#[test]
+fn a_written_handler_and_the_states_of_a_mirror_are_shown() {
+    let mut own = source();
+    own["handler"] = json!({"kind": "own", "name": "payments", "tenant": "acme"});
+    let out = Fake::answering(200, &own).run(&["sources", "show", "shop"]).out;
+    assert!(out.starts_with("shop: stripe, payments to acme\n"), "{out}");
+    let mut mirror = source();
+    mirror["handler"] = json!({
+        "kind": "mirror", "states": {
+            "at": "/data/object/status", "kind": "order",
+            "states": {"start": "open", "moves": {"open": ["paid", "\u{1b}"], "paid": []}},
+        },
+    });
+    let out = Fake::answering(200, &mirror).run(&["sources", "show", "shop"]).out;
+    let lines: Vec<_> =
+        out.lines().filter(|line| line.contains("states") || line.contains('→')).collect();
+    assert_eq!(
+        lines,
+        [
+            "  states   of order objects, at /data/object/status; other moves are refused",
+            r"           open → paid, \u{1b}",
+            "           paid → (the end)",
+        ]
+    );
+}
+
 #[test]
 fn every_option_of_a_new_source_is_asked_for() {
     let fake = Fake::answering(201, &source());
@@ -174,6 +242,15 @@ fn every_option_of_a_new_source_is_asked_for() {
         assert_eq!(fake.asked().json(), expected);
     };
     let (secret, mirror) = (json!({"1": "whsec_CANARY"}), json!({"kind": "mirror"}));
+    for (tenant, handler) in [
+        (&[][..], json!({"kind": "own", "name": "payments"})),
+        (&["--tenant", "acme"], json!({"kind": "own", "name": "payments", "tenant": "acme"})),
+    ] {
+        let options = ["--scheme", "stripe", "--handler", "payments", "--secret-file", "-"];
+        let expected =
+            json!({"scheme": {"preset": "stripe"}, "handler": handler, "secrets": secret});
+        check(&[&options[..], tenant].concat(), expected);
+    }
     check(
         &[
             "--scheme",

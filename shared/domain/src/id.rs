@@ -150,6 +150,13 @@ fn is_name(text: &str) -> bool {
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
+impl TenantId {
+    /// The tenant that is ourselves, by convention: its endpoints do what has to be done outside the tables.
+    pub fn internal() -> Self {
+        Self("internal".to_owned())
+    }
+}
+
 impl EventId {
     /// The id of an event that follows from a received one: the shape of a `UUIDv7` at `at`, derived from `parts`.
     ///

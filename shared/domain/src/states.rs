@@ -37,14 +37,26 @@ struct Written {
 pub struct MirrorStates {
     /// Where an object's fields say its state: a JSON pointer, such as `/data/object/status`.
     pub at: String,
+    /// Of which kind of object they are; others are mirrored by their versions. `None`: of every kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// What may follow what.
     pub states: States,
+}
+
+impl MirrorStates {
+    /// Whether the objects of a kind have these states.
+    pub fn are_of(&self, kind: &str) -> bool {
+        self.kind.as_ref().is_none_or(|own| own == kind)
+    }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenAt {
     at: String,
+    #[serde(default)]
+    kind: Option<String>,
     states: States,
 }
 
@@ -167,46 +179,84 @@ impl States {
     }
 }
 
-impl TryFrom<Written> for States {
-    type Error = BadStates;
-
-    fn try_from(Written { start, moves }: Written) -> Result<Self, BadStates> {
+impl Written {
+    /// Everything that is wrong with it.
+    fn problems(&self) -> Vec<BadStates> {
+        let (Self { start, moves }, mut found) = (self, Vec::new());
         if !(1..=MAX_STATES).contains(&moves.len()) {
-            return Err(BadStates::Count(moves.len()));
+            found.push(BadStates::Count(moves.len()));
         }
-        if let Some(bad) = moves.keys().find(|name| {
-            !(1..=MAX_NAME).contains(&name.len()) || name.chars().any(char::is_control)
-        }) {
-            return Err(BadStates::Name(bad.chars().take(MAX_NAME).collect()));
-        }
-        if !moves.contains_key(&start) {
-            return Err(BadStates::Start(start.chars().take(MAX_NAME).collect()));
+        let cut = |name: &str| name.chars().take(MAX_NAME).collect::<String>();
+        let is_name = |name: &str| {
+            (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control)
+        };
+        let bad = moves.keys().filter(|name| !is_name(name));
+        found.extend(bad.map(|name| BadStates::Name(cut(name))));
+        if !moves.contains_key(start) {
+            found.push(BadStates::Start(cut(start)));
         }
         for (from, to) in
             moves.iter().flat_map(|(from, next)| next.iter().map(move |to| (from, to)))
         {
             if !moves.contains_key(to) {
-                let to = to.chars().take(MAX_NAME).collect();
-                return Err(BadStates::Target { from: from.clone(), to });
+                found.push(BadStates::Target { from: cut(from), to: cut(to) });
             }
             if from == to {
-                return Err(BadStates::Itself(from.clone()));
+                found.push(BadStates::Itself(cut(from)));
             }
         }
-        Ok(Self { start, moves })
+        found
+    }
+}
+
+impl TryFrom<Written> for States {
+    type Error = BadStates;
+
+    fn try_from(written: Written) -> Result<Self, BadStates> {
+        match written.problems().into_iter().next() {
+            Some(first) => Err(first),
+            None => Ok(Self { start: written.start, moves: written.moves }),
+        }
+    }
+}
+
+impl MirrorStates {
+    /// Reads what somebody wrote.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(
+        at: String,
+        kind: Option<String>,
+        start: String,
+        moves: BTreeMap<String, BTreeSet<String>>,
+    ) -> Result<Self, Vec<BadStates>> {
+        let written = Written { start, moves };
+        let mut found = written.problems();
+        found.extend(bad_pointer(&at));
+        if found.is_empty() {
+            let Written { start, moves } = written;
+            Ok(Self { at, kind, states: States { start, moves } })
+        } else {
+            Err(found)
+        }
     }
 }
 
 impl TryFrom<WrittenAt> for MirrorStates {
     type Error = BadStates;
 
-    fn try_from(WrittenAt { at, states }: WrittenAt) -> Result<Self, BadStates> {
-        if at.starts_with('/') && at.len() <= MAX_POINTER {
-            Ok(Self { at, states })
-        } else {
-            Err(BadStates::Pointer(at.chars().take(MAX_POINTER).collect()))
+    fn try_from(WrittenAt { at, kind, states }: WrittenAt) -> Result<Self, BadStates> {
+        match bad_pointer(&at) {
+            Some(bad) => Err(bad),
+            None => Ok(Self { at, kind, states }),
         }
     }
+}
+
+fn bad_pointer(at: &str) -> Option<BadStates> {
+    let good = at.starts_with('/') && at.len() <= MAX_POINTER;
+    (!good).then(|| BadStates::Pointer(at.chars().take(MAX_POINTER).collect()))
 }
 
 #[cfg(test)]
@@ -231,7 +281,7 @@ mod tests {
         .unwrap()
     }
 
-    /// D22
+    /// D11, D12, D13
     #[test]
     fn a_proposal_is_allowed_or_refused_with_the_reason() {
         let check = |from: Option<&str>, to: &str, expected: &str| {
@@ -262,7 +312,7 @@ mod tests {
         assert_eq!(states.propose(None, "C"), Move::Refused("A → C is not a move".to_owned()));
     }
 
-    /// ORD-state-machine
+    /// D14, D15, D16
     #[test]
     fn a_machine_says_whether_the_order_of_its_events_matters() {
         assert_eq!(orders().order_matters(), None);
@@ -344,7 +394,7 @@ mod tests {
     }
 
     proptest! {
-        /// ORD-state-machine: the law that `order_matters` stands for, in both directions.
+        /// D15: the law that `order_matters` stands for, in both directions.
         #[test]
         fn where_order_does_not_matter_every_arrival_ends_alike(
             states in machine(),

@@ -1,17 +1,19 @@
 //! What callers want of a source: the forms of adding and changing one, read with everything that is wrong with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     id::SourceName,
     ports::SourceSecret,
     source::{Dedupe, Handler, SchemeChoice, Source},
+    states::MirrorStates,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
 
 use super::{
+    fetching::NewFetch,
     proof::Proof,
     secrets::{read_secrets, slot_secret},
 };
@@ -25,6 +27,10 @@ const MAX_ONLY: (usize, usize) = (20, 1024);
 
 /// Longest that a source waits for a secret: as long as it waits, whoever knows the address first can set it.
 const MAX_WAIT_HOURS: u32 = 72;
+
+/// What is wrong with the name of a handler.
+const NOT_A_HANDLER: &str = "a handler's name is like a source's: 1 to 64 characters of a-z, 0-9, `-` and `_`, the first a \
+                             letter or a digit";
 
 /// How long a source waits for a confirmation that is not spoken of: without it the provider sends nothing, and somebody
 /// subscribes soon.
@@ -55,6 +61,9 @@ pub struct NewSource {
     /// Longest that the source is usually silent.
     #[serde(default)]
     silent_after_seconds: Option<i64>,
+    /// How the provider is asked for the state of objects.
+    #[serde(default)]
+    fetch: Option<NewFetch>,
     /// Secrets by id, as the provider shows them. Read by hand: serde quotes what it does not expect.
     #[serde(default)]
     secrets: Option<Box<RawValue>>,
@@ -73,12 +82,36 @@ enum NewHandler {
     Mirror {
         #[serde(default)]
         emit_to: Option<String>,
+        #[serde(default)]
+        states: Option<NewStates>,
     },
     Forward {
         tenant: String,
         #[serde(default)]
         types: Vec<String>,
     },
+    Own {
+        name: String,
+        #[serde(default)]
+        tenant: Option<String>,
+    },
+}
+
+/// The states of mirrored objects.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewStates {
+    at: String,
+    #[serde(default)]
+    kind: Option<String>,
+    states: NewMachine,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewMachine {
+    start: String,
+    moves: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Changes of a source. What is left out stays as it is; null takes away.
@@ -99,6 +132,8 @@ pub struct SourceChange {
     awaits_secret_hours: Option<Option<u32>>,
     #[serde(default, deserialize_with = "given")]
     only: Option<Option<BTreeMap<String, Value>>>,
+    #[serde(default, deserialize_with = "given")]
+    fetch: Option<Option<NewFetch>>,
     #[serde(default, deserialize_with = "given")]
     silent_after_seconds: Option<Option<i64>>,
 }
@@ -124,6 +159,7 @@ impl NewSource {
         let handler = handler(&self.handler, &mut found);
         let same_as = self.same_as.as_ref().map(|other| found.keep("same_as", other.parse()));
         check_only(&self.only, self.same_as.is_some(), &mut found);
+        let fetch = self.fetch.as_ref().and_then(|fetch| fetch.read(&mut found));
         let silent_after = self.silent_after_seconds.and_then(|s| silence(s, &mut found));
         // Which secrets fit is not known without a scheme.
         let proof = Proof::read(&self.scheme, &self.config, &mut found);
@@ -144,6 +180,7 @@ impl NewSource {
                     config: self.config.clone(),
                     only: self.only.clone(),
                     silent_after,
+                    fetch,
                     ..Source::new(name, self.scheme.clone(), handler, now)
                 };
                 Ok(Wanted { source, proof, secrets: secrets.unwrap_or_default() })
@@ -197,6 +234,11 @@ impl SourceChange {
         }
         if self.only.is_some() || self.same_as.is_some() {
             check_only(&new.only, new.same_as.is_some(), &mut found);
+        }
+        match &self.fetch {
+            Some(Some(fetch)) => new.fetch = fetch.read(&mut found),
+            Some(None) => new.fetch = None,
+            None => {}
         }
         match self.silent_after_seconds {
             Some(Some(seconds)) => new.silent_after = silence(seconds, &mut found),
@@ -308,12 +350,21 @@ fn is_pointer(text: &str) -> bool {
 
 fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
     match new {
-        NewHandler::Mirror { emit_to: None } => {
-            Some(Handler::Mirror { emit_to: None, states: None })
+        NewHandler::Mirror { emit_to, states } => {
+            let emit_to = emit_to.as_ref().map(|to| found.keep("handler.emit_to", to.parse()));
+            let states = states.as_ref().map(|new| read_states(new, found));
+            // What is given and cannot be read is missing.
+            let emit_to = emit_to.map_or(Some(None), |read| read.map(Some));
+            let states = states.map_or(Some(None), |read| read.map(Some));
+            Some(Handler::Mirror { emit_to: emit_to?, states: states? })
         }
-        NewHandler::Mirror { emit_to: Some(tenant) } => {
-            let tenant = found.keep("handler.emit_to", tenant.parse())?;
-            Some(Handler::Mirror { emit_to: Some(tenant), states: None })
+        NewHandler::Own { name, tenant } => {
+            let tenant = tenant.as_ref().map(|told| found.keep("handler.tenant", told.parse()));
+            let tenant = tenant.map_or(Some(None), |read| read.map(Some));
+            // Which there are only the worker knows: an event that finds none is parked with the names of those.
+            let name = name.parse::<SourceName>().map(|name| name.to_string());
+            let name = name.map_err(|_| found.note("handler.name", NOT_A_HANDLER)).ok();
+            Some(Handler::Own { name: name?, tenant: tenant? })
         }
         NewHandler::Forward { tenant, types } => {
             let tenant = found.keep("handler.tenant", tenant.parse());
@@ -333,4 +384,10 @@ fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
             })
         }
     }
+}
+
+fn read_states(new: &NewStates, found: &mut Findings) -> Option<MirrorStates> {
+    let NewStates { at, kind, states: NewMachine { start, moves } } = new;
+    let read = MirrorStates::read(at.clone(), kind.clone(), start.clone(), moves.clone());
+    read.map_err(|all| all.iter().for_each(|problem| found.note("handler.states", problem))).ok()
 }

@@ -39,6 +39,60 @@ async fn a_mirror_and_a_scheme_of_ones_own_are_taken_too() {
 }
 
 #[tokio::test]
+async fn a_written_handler_is_taken_by_its_name() {
+    let postern = Deployment::new();
+    let mut new = source("own");
+    for handler in [
+        json!({"kind": "own", "name": "payments", "tenant": "acme"}),
+        json!({"kind": "own", "name": "of-mine"}),
+    ] {
+        new["handler"] = handler;
+        new["name"] = new["handler"]["name"].clone();
+        assert_eq!(postern.post("/v1/sources", &new).await.good(201)["handler"], new["handler"]);
+    }
+    new["handler"] = json!({"kind": "own", "name": "Not A Name", "tenant": "A#B"});
+    let answer = postern.post("/v1/sources", &new).await;
+    answer.problem(422, "invalid-request");
+    assert_eq!(answer.fields(), ["handler.tenant", "handler.name"]);
+}
+
+/// D11, D12
+#[tokio::test]
+async fn the_states_of_a_mirror_are_checked_whole() {
+    let postern = Deployment::new();
+    let mut new = source("states");
+    let moves = json!({"PENDING": ["FAILED", "PAID"], "FAILED": ["PAID"], "PAID": []});
+    let states = json!({"at": "/data/object/status", "kind": "order", "states": {"start": "PENDING", "moves": moves}});
+    new["handler"] = json!({"kind": "mirror", "states": states});
+    let made = postern.post("/v1/sources", &new).await.good(201);
+    assert_eq!((&made["handler"], &made["warnings"]), (&new["handler"], &json!([])));
+
+    // FAILED and PAID both end it: where an order ends depends on which of the two comes first.
+    new["name"] = json!("both");
+    new["handler"]["states"]["states"]["moves"]["FAILED"] = json!([]);
+    let made = postern.post("/v1/sources", &new).await.good(201);
+    let warnings = made["warnings"].to_string();
+    assert!(warnings.contains("whether FAILED or PAID arrives first"), "{warnings}");
+
+    new["name"] = json!("bad");
+    new["handler"] = json!({
+        "kind": "mirror", "emit_to": "A#B", "states": {
+            "at": "status",
+            "states": {"start": "NOWHERE", "moves": {"": ["A", "B"], "A": ["A"]}},
+        },
+    });
+    let answer = postern.post("/v1/sources", &new).await;
+    let detail = answer.problem(422, "invalid-request");
+    let states = ["handler.states"; 5];
+    assert_eq!(answer.fields(), [&["handler.emit_to"][..], &states].concat(), "{detail}");
+    for wrong in
+        ["\"\"", "\"NOWHERE\"", "\"B\"", "\"A\" may follow itself", "\"status\" is no JSON pointer"]
+    {
+        assert!(detail.contains(wrong), "{wrong} in {detail}");
+    }
+}
+
+#[tokio::test]
 async fn a_source_that_is_not_there_is_told() {
     let postern = Deployment::new();
     assert_eq!(postern.get("/v1/sources").await.good(200), json!({"sources": []}));

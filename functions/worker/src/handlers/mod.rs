@@ -3,21 +3,25 @@
 //! A handler is a pure function from an event, and the state of its object before, to a plan: nothing has happened until
 //! the plan is committed, so a handler may run any number of times.
 //!
-//! A handler of your own is one file beside these, and one line in [`own`].
+//! A handler of your own is one file beside these, and one line in [`OWN`]: `README.md` shows it, and `payments` is a large
+//! one to copy from.
 
 pub mod forward;
 pub mod mirror;
+pub mod payments;
 
 use std::collections::BTreeMap;
 
 use domain::{
     event::{Object, ObjectRef},
     fetch::Fetched,
+    id::TenantId,
     inbox::NewRow,
     plan::Plan,
     source::Handler,
 };
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 /// Most objects that one event's plan may look at, beside the event's own.
 pub const MAX_READS: usize = 10;
@@ -33,6 +37,8 @@ pub struct Event<'a> {
     pub fetched: Option<&'a Fetched>,
     /// Whether the versions of this source order all changes of an object.
     pub trusts_version: bool,
+    /// Whose endpoints the source tells, if it says whose.
+    pub tenant: Option<&'a TenantId>,
 }
 
 /// The objects that a plan may look at, as they were just before; when the plan is committed they may have changed.
@@ -79,20 +85,26 @@ pub trait Own: Sync {
     fn plan(&self, event: &Event<'_>, current: &Current) -> Plan;
 }
 
-/// The handlers that are not configured but written: one file, one line here.
-pub fn own(_name: &str) -> Option<&'static dyn Own> {
-    None
+/// The handlers that are written and not configured, by the name that a source gives: one line each.
+pub const OWN: &[(&str, &dyn Own)] = &[("payments", &payments::Payments)];
+
+/// A handler of [`OWN`].
+pub fn own(name: &str) -> Option<&'static dyn Own> {
+    OWN.iter().find(|(known, _)| *known == name).map(|(_, own)| *own)
 }
 
 /// Why a source's handler is not there, if it is not.
 pub fn missing(handler: &Handler) -> Option<String> {
-    match handler {
-        Handler::Own { name, .. } if own(name).is_none() => Some(format!(
-            "this worker has no handler {name}; change the source's handler, or deploy a worker that has it, then replay \
-             the event"
-        )),
-        Handler::Own { .. } | Handler::Mirror { .. } | Handler::Forward { .. } => None,
+    let Handler::Own { name, .. } = handler else { return None };
+    if own(name).is_some() {
+        return None;
     }
+    let known: Vec<_> = OWN.iter().map(|(known, _)| *known).collect();
+    let known = known.join(", ");
+    Some(format!(
+        "this worker has no handler {name}, only {known}; let the source use one of them (`postern sources set`), or deploy \
+         a worker that has it, then replay the event"
+    ))
 }
 
 fn reads(handler: &Handler, event: &Event<'_>) -> Vec<ObjectRef> {
@@ -104,7 +116,9 @@ fn reads(handler: &Handler, event: &Event<'_>) -> Vec<ObjectRef> {
 
 fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
     match handler {
-        Handler::Mirror { emit_to, .. } => mirror::plan(event, current.object(), emit_to.as_ref()),
+        Handler::Mirror { emit_to, states } => {
+            mirror::plan(event, current.object(), emit_to.as_ref(), states.as_ref())
+        }
         Handler::Forward { tenant, types } => forward::plan(event, tenant, types),
         Handler::Own { name, .. } => match own(name) {
             Some(own) => own.plan(event, current),
@@ -114,9 +128,9 @@ fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
 }
 
 impl<'a> Event<'a> {
-    /// An event of whose object nothing was fetched, and whose versions are not trusted.
+    /// An event of whose object nothing was fetched, whose versions are not trusted, and which is for nobody.
     pub const fn new(row: &'a NewRow, body: &'a [u8]) -> Self {
-        Self { row, body, fetched: None, trusts_version: false }
+        Self { row, body, fetched: None, trusts_version: false, tenant: None }
     }
 }
 
@@ -129,6 +143,15 @@ impl Event<'_> {
     /// The provider's word for what happened.
     pub fn event_type(&self) -> Option<&str> {
         self.row.event_type.as_deref()
+    }
+
+    /// Reads the part of its body that a JSON pointer names, such as `/data/object`, or all of it for the
+    /// empty one. `None`: the body is not JSON, has no such part, or the part is not what was expected. A byte order mark
+    /// in front is skipped.
+    pub fn read<T: DeserializeOwned>(&self, at: &str) -> Option<T> {
+        let body = self.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(self.body);
+        let said: Value = serde_json::from_slice(body).ok()?;
+        T::deserialize(said.pointer(at)?).ok()
     }
 
     /// What an outgoing event about the same thing is about: the object, or else the event itself.
@@ -221,8 +244,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_not_json_is_wrapped_so_that_it_can_be_unwrapped() {
-        let wrapped =
-            |body: &[u8]| serde_json::from_slice::<serde_json::Value>(&payload(body)).unwrap();
+        let wrapped = |body: &[u8]| serde_json::from_slice::<Value>(&payload(body)).unwrap();
         assert_eq!(
             wrapped(b"a=1&b=%20"),
             json!({ "content_type": "text/plain", "encoding": "utf-8", "body": "a=1&b=%20" })
@@ -235,6 +257,20 @@ pub(crate) mod tests {
         assert_eq!(wrapped(b"{\"a\":\"\xff\"}")["encoding"], "base64");
         assert_eq!(wrapped(b"{\"a\":")["encoding"], "utf-8");
         assert_eq!(wrapped(b"")["body"], "");
+    }
+
+    #[test]
+    fn a_part_of_the_body_is_read_as_what_it_is_or_not_at_all() {
+        let row = row(None, None, None);
+        let read = |body: &[u8]| Event::new(&row, body).read::<u64>("/a/0");
+        assert_eq!(read(br#"{"a":[7]}"#), Some(7));
+        assert_eq!(read(b"\xef\xbb\xbf{\"a\":[7]}"), Some(7));
+        let deep = "[".repeat(100_000);
+        let bad = [r#"{"a":[7.0]}"#, r#"{"a":["7"]}"#, r#"{"a":[]}"#, "7", "a=7", "", &deep];
+        for body in bad {
+            assert_eq!(read(body.as_bytes()), None, "{}", &body[..body.len().min(20)]);
+        }
+        assert_eq!(Event::new(&row, b"7").read::<u64>(""), Some(7));
     }
 
     #[test]

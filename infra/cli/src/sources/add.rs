@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::{
-    form::{Dedupe, HandlerFrom, MailSlot, OnlyFrom, SchemeFrom, hours, seconds},
+    form::{Dedupe, FetchFrom, HandlerFrom, MailSlot, OnlyFrom, SchemeFrom, hours, seconds},
     show,
 };
 use crate::{complaint::Complaint, print, secret::SecretFrom};
@@ -14,15 +14,28 @@ use crate::{complaint::Complaint, print, secret::SecretFrom};
 #[derive(clap::Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("how").required(true).multiple(false).args(["scheme", "scheme_file", "mail_slot"]),
-    group = clap::ArgGroup::new("what").required(true).multiple(false).args(["forward", "mirror"]),
+    group = clap::ArgGroup::new("what").required(true).multiple(false).args(["forward", "mirror", "handler"]),
     after_help = "Examples:
   postern sources add shop --scheme stripe --forward acme           asks for the secret
   postern sources add live --scheme stripe --forward acme --only /livemode=true
   postern sources add code --scheme github --mirror --dedupe content --secret-file secret.txt
+  postern sources add billing --scheme stripe --mirror --fetch stripe
   postern sources add tasks --scheme asana --mirror --await-secret 24h
   postern sources add topic --scheme aws_sns --config topic_arn=arn:aws:sns:eu-central-1:123456789012:orders --mirror
   postern sources add alerts --mail-slot path --forward acme        makes a secret address
-  postern sources add own --scheme-file own.toml --config url=https://hooks.example/in --mirror"
+  postern sources add own --scheme-file own.toml --config url=https://hooks.example/in --mirror
+  postern sources add live --scheme stripe --handler payments --tenant acme
+  postern sources add shop --scheme shopify --mirror --states states.toml
+
+States, as a file:
+  at = \"/data/object/status\"
+  kind = \"order\"                     # left out: objects of every kind
+  [states]
+  start = \"open\"
+  [states.moves]
+  open = [\"failed\", \"paid\"]
+  failed = [\"paid\"]
+  paid = []"
 )]
 pub struct Add {
     /// The source's name, which becomes part of its URL
@@ -50,6 +63,8 @@ pub struct Add {
     same_as: Option<String>,
     #[command(flatten)]
     only: OnlyFrom,
+    #[command(flatten)]
+    fetch: FetchFrom,
     /// Doubt its objects when it is silent for longer than this, such as 2h
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     silent_after: Option<u32>,
@@ -80,6 +95,11 @@ pub struct Set {
     not_same_as: bool,
     #[command(flatten)]
     only: OnlyFrom,
+    #[command(flatten)]
+    fetch: FetchFrom,
+    /// Believe its events again
+    #[arg(long, conflicts_with = "fetch")]
+    no_fetch: bool,
     /// Carry out every event again, whatever it says
     #[arg(long, conflicts_with = "only")]
     not_only: bool,
@@ -110,12 +130,13 @@ impl Add {
         let confirms = scheme.as_ref().is_some_and(SchemeFrom::confirms);
         put(&mut form, "scheme", scheme);
         put(&mut form, "config", self.scheme.config());
-        put(&mut form, "handler", self.handler.handler());
+        put(&mut form, "handler", self.handler.handler()?);
         if matches!(self.dedupe, Dedupe::Content) {
             form.insert("dedupe".to_owned(), json!(self.dedupe.name()));
         }
         put(&mut form, "same_as", self.same_as.as_ref().map(|other| json!(other)));
         put(&mut form, "only", self.only.only());
+        put(&mut form, "fetch", self.fetch.fetch()?);
         put(&mut form, "silent_after_seconds", self.silent_after.map(|seconds| json!(seconds)));
         put(&mut form, "awaits_secret_hours", self.await_secret.map(|hours| json!(hours)));
         let needs_none = self.no_secret
@@ -155,6 +176,7 @@ impl Add {
             }
         }
         show::weaker(out, source)?;
+        show::fetch(out, source)?;
         show::warnings(out, source)
     }
 }
@@ -165,11 +187,12 @@ impl Set {
         let mut form = Map::new();
         put(&mut form, "scheme", self.scheme.scheme()?);
         put(&mut form, "config", self.scheme.config());
-        put(&mut form, "handler", self.handler.handler());
+        put(&mut form, "handler", self.handler.handler()?);
         put(&mut form, "dedupe", self.dedupe.map(|dedupe| json!(dedupe.name())));
         let same_as = self.same_as.as_ref().map(|other| json!(other));
         put(&mut form, "same_as", same_as.or(self.not_same_as.then_some(Value::Null)));
         put(&mut form, "only", self.only.only().or(self.not_only.then_some(json!({}))));
+        put(&mut form, "fetch", self.fetch.fetch()?.or(self.no_fetch.then_some(Value::Null)));
         let limit = self.silent_after.map(|seconds| json!(seconds));
         let limit = limit.or(self.may_be_silent.then_some(Value::Null));
         put(&mut form, "silent_after_seconds", limit);

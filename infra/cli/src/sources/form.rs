@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
+use fetch::Fetcher;
 use serde_json::{Map, Value, json};
 use signing::{Scheme, scheme::Verifier};
 
@@ -41,6 +42,28 @@ pub(super) struct OnlyFrom {
     only: Vec<(String, String)>,
 }
 
+/// How the provider is asked.
+#[derive(clap::Args, Debug, Default)]
+pub(super) struct FetchFrom {
+    /// Ask the provider for the current state of an event's object, instead of believing the event: `stripe`, `github`,
+    /// `shopify`, or a TOML or JSON file with a fetcher of your own. Needs a token: `postern sources tokens add NAME`.
+    /// Shopify needs `--config shop=NAME`
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(super) fetch: Option<String>,
+    /// When it is asked. Without it: in doubt if the scheme's versions are trusted, else always
+    #[arg(long, value_name = "WHEN", requires = "fetch")]
+    fetch_when: Option<FetchWhen>,
+}
+
+/// When the provider is asked.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+pub(super) enum FetchWhen {
+    /// For each event, unless what it says is known already
+    Always,
+    /// If an event has no version, or a known version with another content
+    Doubt,
+}
+
 /// What stands in for a signature.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MailSlot {
@@ -70,21 +93,33 @@ impl Dedupe {
     }
 }
 
+/// The most bytes of a file with states.
+const MAX_STATES: u64 = 64 << 10;
+
 /// What is done with events.
 #[derive(clap::Args, Debug, Default)]
 pub(super) struct HandlerFrom {
     /// Send matching events out to the endpoints of this tenant
-    #[arg(long, value_name = "TENANT", conflicts_with = "mirror")]
+    #[arg(long, value_name = "TENANT", conflicts_with_all = ["mirror", "handler"])]
     pub(super) forward: Option<String>,
     /// Forward only these types; may be given more than once
     #[arg(long = "type", value_name = "PATTERN", requires = "forward")]
     types: Vec<String>,
     /// Keep the provider's objects in the State table
-    #[arg(long)]
+    #[arg(long, conflicts_with = "handler")]
     pub(super) mirror: bool,
     /// Also tell the endpoints of this tenant when an object changes
     #[arg(long, value_name = "TENANT", requires = "mirror")]
     emit_to: Option<String>,
+    /// Let objects move only between states, as a TOML or JSON file says; moves that it does not name are refused
+    #[arg(long, value_name = "FILE", requires = "mirror")]
+    states: Option<PathBuf>,
+    /// Let a handler decide that is written in Rust and part of the worker: `payments`, or one of your own
+    #[arg(long, value_name = "NAME")]
+    pub(super) handler: Option<String>,
+    /// Whose endpoints that handler tells
+    #[arg(long, value_name = "TENANT", requires = "handler")]
+    tenant: Option<String>,
 }
 
 impl SchemeFrom {
@@ -132,17 +167,66 @@ impl OnlyFrom {
     }
 }
 
+impl FetchFrom {
+    /// The fetcher as the api takes it; `None`: no word about it. A file is read and checked before it is sent.
+    pub(super) fn fetch(&self) -> Result<Option<Value>, Complaint> {
+        let Some(fetch) = &self.fetch else { return Ok(None) };
+        let mut form = Map::new();
+        // No preset has a dot or a slash in its name, and no file is without both that a person means.
+        if fetch.contains(['.', '/']) {
+            form.insert("own".to_owned(), read_fetcher(fetch)?);
+        } else {
+            form.insert("preset".to_owned(), json!(fetch));
+        }
+        let when = self.fetch_when.map(|when| match when {
+            FetchWhen::Always => "always",
+            FetchWhen::Doubt => "doubt",
+        });
+        form.extend(when.map(|when| ("when".to_owned(), json!(when))));
+        Ok(Some(Value::Object(form)))
+    }
+}
+
 impl HandlerFrom {
     /// The handler as the api takes it; `None`: no word about it.
-    pub(super) fn handler(&self) -> Option<Value> {
-        match (&self.forward, self.mirror, &self.emit_to) {
-            (Some(tenant), ..) => {
-                Some(json!({ "kind": "forward", "tenant": tenant, "types": self.types }))
-            }
-            (None, true, None) => Some(json!({ "kind": "mirror" })),
-            (None, true, Some(tenant)) => Some(json!({ "kind": "mirror", "emit_to": tenant })),
-            (None, false, _) => None,
-        }
+    pub(super) fn handler(&self) -> Result<Option<Value>, Complaint> {
+        let with = |kind: &str, more: Vec<(&str, Option<Value>)>| {
+            let more = more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+            let kind = ("kind".to_owned(), json!(kind));
+            Value::Object([kind].into_iter().chain(more).collect())
+        };
+        let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
+        Ok(if self.forward.is_some() {
+            let types = Some(json!(self.types));
+            Some(with("forward", vec![("tenant", text(&self.forward)), ("types", types)]))
+        } else if self.mirror {
+            let states = self.states.as_ref().map(read_states).transpose()?;
+            Some(with("mirror", vec![("emit_to", text(&self.emit_to)), ("states", states)]))
+        } else if self.handler.is_some() {
+            let tenant = text(&self.tenant);
+            Some(with("own", vec![("name", text(&self.handler)), ("tenant", tenant)]))
+        } else {
+            None
+        })
+    }
+}
+
+/// Reads a machine of states. The deployment says what is wrong with it.
+fn read_states(file: &PathBuf) -> Result<Value, Complaint> {
+    use std::io::Read as _;
+    let wrong = |why: String| {
+        let next = "write `at = \"/data/object/status\"`, then `[states]` with `start` and `[states.moves]`; see \
+                    `postern sources add --help`";
+        Complaint::new(format!("{} says no states", file.display()), why, next)
+    };
+    let mut text = String::new();
+    let read =
+        fs::File::open(file).and_then(|open| open.take(MAX_STATES).read_to_string(&mut text));
+    read.map_err(|error| wrong(error.to_string()))?;
+    if file.extension().is_some_and(|extension| extension == "json") {
+        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+    } else {
+        toml::from_str(&text).map_err(|error| wrong(printable(error.message())))
     }
 }
 
@@ -165,6 +249,29 @@ fn read_scheme(file: &PathBuf) -> Result<Value, Complaint> {
         wrong(lines.join("\n        "))
     })?;
     serde_json::to_value(&scheme).map_err(|error| wrong(error.to_string()))
+}
+
+/// Reads a fetcher, and says everything that is wrong with it before the deployment hears of it.
+fn read_fetcher(file: &str) -> Result<Value, Complaint> {
+    use std::io::Read as _;
+    let wrong = |why: String| {
+        let next =
+            "mend what is named; the form is described at the top of shared/fetch/src/fetcher.rs";
+        Complaint::new(format!("{file} is not a fetcher that can be used"), why, next)
+    };
+    let mut text = String::new();
+    let read =
+        fs::File::open(file).and_then(|open| open.take(MAX_SCHEME).read_to_string(&mut text));
+    read.map_err(|error| wrong(error.to_string()))?;
+    let is_json = file.ends_with(".json");
+    let value = fetch::fetcher::parse(&text, is_json).map_err(wrong)?;
+    match Fetcher::from_value(value.clone()) {
+        Ok(_) => Ok(value),
+        Err(problems) => {
+            let lines: Vec<_> = problems.0.iter().map(|one| printable(&one.to_string())).collect();
+            Err(wrong(lines.join("\n        ")))
+        }
+    }
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -44,12 +44,19 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
         let limit = SignedDuration::from_secs(seconds);
         line(out, "silence", &format!("of more than {limit:#} is not usual"))?;
     }
+    states(out, source)?;
     if let Some(until) = source.get("awaits_secret_until").and_then(Value::as_str) {
         line(out, "waits", &format!("for the provider's handshake, until {until}"))?;
     }
     for secret in items(source, "/secrets") {
         let (id, words) = (text(secret, "id"), text(secret, "words"));
         line(out, "secret", &format!("{id}: {words}"))?;
+    }
+    fetch(out, source)?;
+    for token in items(source, "/fetch/tokens") {
+        let end = token.get("expires_at").and_then(Value::as_str);
+        let end = end.map_or_else(|| "has no end".to_owned(), |end| format!("ends at {end}"));
+        line(out, "token", &format!("{}: {end}", text(token, "id")))?;
     }
     if let Some(config) = source.get("config").and_then(Value::as_object) {
         for (key, value) in config {
@@ -120,6 +127,18 @@ pub(super) fn weaker(out: &mut dyn Write, source: &Value) -> io::Result<()> {
     writeln!(out, "Note: {}.", at(source, "/verification/words"))
 }
 
+/// How the provider is asked, if it is.
+pub(super) fn fetch(out: &mut dyn Write, source: &Value) -> io::Result<()> {
+    let Some(fetch) = source.get("fetch").filter(|fetch| fetch.is_object()) else { return Ok(()) };
+    line(out, "fetch", &at(fetch, "/words"))?;
+    let checked = at(fetch, "/facts_checked_on");
+    if !checked.is_empty() {
+        let (title, mark) = (at(fetch, "/title"), at(fetch, "/facts_mark"));
+        line(out, "", &format!("the facts of {title} were checked on {checked} ({mark})"))?;
+    }
+    Ok(())
+}
+
 /// What somebody should look at.
 pub(super) fn warnings(out: &mut dyn Write, answer: &Value) -> io::Result<()> {
     let mut warnings = items(answer, "/warnings").filter_map(Value::as_str).map(sentence);
@@ -146,10 +165,33 @@ pub(super) fn scheme(source: &Value) -> String {
 /// The handler in some words.
 pub(super) fn handler(source: &Value) -> String {
     let of = |pointer: &str| source.pointer(pointer).and_then(Value::as_str).map(printable);
-    match (of("/handler/kind"), of("/handler/tenant").or_else(|| of("/handler/emit_to"))) {
+    let kind = match of("/handler/kind").as_deref() {
+        Some("own") => of("/handler/name"),
+        _ => of("/handler/kind"),
+    };
+    match (kind, of("/handler/tenant").or_else(|| of("/handler/emit_to"))) {
         (Some(kind), Some(tenant)) => format!("{kind} to {tenant}"),
         (kind, _) => kind.unwrap_or_else(|| "-".to_owned()),
     }
+}
+
+/// Between which states the source's objects move, if it says so.
+fn states(out: &mut dyn Write, source: &Value) -> io::Result<()> {
+    let Some(moves) = source.pointer("/handler/states/states/moves").and_then(Value::as_object)
+    else {
+        return Ok(());
+    };
+    let kind = at(source, "/handler/states/kind");
+    let whose = if kind.is_empty() { "objects".to_owned() } else { format!("{kind} objects") };
+    let where_to = at(source, "/handler/states/at");
+    line(out, "states", &format!("of {whose}, at {where_to}; other moves are refused"))?;
+    for (from, to) in moves {
+        let to: Vec<_> =
+            to.as_array().into_iter().flatten().filter_map(Value::as_str).map(printable).collect();
+        let to = if to.is_empty() { "(the end)".to_owned() } else { to.join(", ") };
+        line(out, "", &format!("{} → {to}", printable(from)))?;
+    }
+    Ok(())
 }
 
 fn line(out: &mut dyn Write, name: &str, words: &str) -> io::Result<()> {
