@@ -52,7 +52,7 @@ async fn what_was_parked_is_replayed_after_the_cause_is_mended_though_every_mess
     for queue in ["InboundQueue", "InboundDlq"] {
         aws.purge(queue).await?;
     }
-    control.fault(&Fault::new("dynamodb", "Query", "throttle").of("sweeper")).await?;
+    control.fault(&Fault::new("dynamodb", "GetItem", "throttle").of("sweeper")).await?;
     let start = json!({
         "source": provider.source(), "select": select, "rate": 1000, "reason": "the rights are mended",
     });

@@ -475,6 +475,23 @@ async fn a_page_that_fails_is_done_again() {
     assert!(bench.rows().iter().all(|row| row.cycle == 1));
 }
 
+/// What a page took is counted even if the walk cannot go on; a cancel then undoes nothing.
+#[tokio::test]
+async fn a_page_counts_though_the_next_cannot_be_found() {
+    let bench = Bench::with_parked(200);
+    bench.start(&all(1)).await;
+    let Step::Went(named) = bench.bulks().step(&all(1), at(0)).await.unwrap() else {
+        unreachable!()
+    };
+    bench.store.chaos.on("walk.page", When::Before, Fault::Throttled);
+    assert!(bench.bulks().step(&named, at(0)).await.is_err());
+    bench.store.chaos.heal();
+    let taken = bench.rows().iter().filter(|row| row.cycle == 1).count() as u64;
+    assert!(taken > 0);
+    assert_eq!(bench.read(id(1)).await.counts.replayed, taken);
+    assert_eq!(bench.to_the_end(id(1), at(0)).await.counts.replayed, 200);
+}
+
 #[tokio::test]
 async fn one_row_that_nobody_can_read_is_counted_and_does_not_hold_the_others() {
     let bench = Bench::with_parked(10);
