@@ -420,7 +420,7 @@ async fn who_advances_may_die_at_any_call() {
     assert_eq!(whole.counts.replayed, 140);
 
     // Each write of the work, and a sample of the others.
-    let worth = |n: &usize| writes[1..].contains(&calls[*n]) || n % 3 == 0;
+    let worth = |n: &usize| writes[1..].contains(&calls[*n]) || n.is_multiple_of(3);
     for n in (0..calls.len()).filter(worth) {
         for when in [When::Before, When::After] {
             let bench = set().await;
