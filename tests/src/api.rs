@@ -119,6 +119,16 @@ impl Api {
         Ok(serde_json::from_value(answer.json()?)?)
     }
 
+    /// Adds an endpoint for all event types, described as the API takes it. Gives its id.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn add_endpoint(&self, tenant: &str, endpoint: &Value) -> Result<String> {
+        let answer = self.0.post(&format!("/v1/tenants/{tenant}/endpoints"), endpoint).await?;
+        ensure!(answer.code() == 201, "endpoint of {tenant}: {answer:?}");
+        answer.text("/id")
+    }
+
     /// The story of a received event.
     ///
     /// # Errors

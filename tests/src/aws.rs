@@ -34,6 +34,14 @@ impl Aws {
         self.call(&format!("AmazonSQS.{action}"), body).await
     }
 
+    /// An action of EventBridge.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn eventbridge(&self, action: &str, body: &Value) -> Result<Value> {
+        self.call(&format!("AWSEvents.{action}"), body).await
+    }
+
     async fn call(&self, target: &str, body: &Value) -> Result<Value> {
         let mut headers = HeaderMap::new();
         headers.insert("x-amz-target", HeaderValue::try_from(target)?);

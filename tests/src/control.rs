@@ -167,6 +167,14 @@ impl Control {
         Ok(serde_json::from_value(self.0.get("/_local/calls").await?.good()?)?)
     }
 
+    /// The events that were put on buses, with what became of them.
+    ///
+    /// # Errors
+    /// The host does not answer.
+    pub async fn events(&self) -> Result<Vec<Value>> {
+        Ok(serde_json::from_value(self.0.get("/_local/events").await?.good()?)?)
+    }
+
     /// The functions' processes.
     ///
     /// # Errors

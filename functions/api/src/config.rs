@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::address::AddressPolicy;
+use domain::{address::AddressPolicy, destination::Reach};
 use runtime::env::{BadEnv, Base, Env};
 
 /// What the template gives this function.
@@ -86,20 +86,25 @@ impl Config {
 fn limits(env: &mut Env) -> Option<crate::Limits> {
     const DAY: u64 = 86_400_000;
     let ingress_url = env.url("INGRESS_URL");
+    let own_bus = env.parsed("OPS_BUS_ARN", "the ARN of an event bus");
+    let own_queues = env.text("OWN_QUEUES");
     let endpoints_per_tenant = env.number("ENDPOINTS_PER_TENANT", 1..=10_000_usize);
     let payload_bytes = env.number("PAYLOAD_MAX_BYTES", 1..=1_000_000_usize);
     let first_due: Option<Duration> = env.millis("FIRST_DUE_MS", 1..=DAY);
     let delivery_deadline = env.millis("DELIVERY_DEADLINE_MS", 1..=30 * DAY);
     let pending_shards = env.number("PENDING_SHARDS", 1..=64);
+    let list_by_source = env.flag("LIST_BY_SOURCE");
     let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
     let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
     Some(crate::Limits {
         ingress_url: ingress_url?.to_string().trim_end_matches('/').to_owned(),
+        reach: Reach::new(own_bus?, own_queues?.split(',').map(str::to_owned).collect()),
         addresses: AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? },
         endpoints_per_tenant: endpoints_per_tenant?,
         payload_bytes: payload_bytes?,
         first_due: first_due?,
         delivery_deadline: delivery_deadline?,
         pending_shards: pending_shards?,
+        list_by_source: list_by_source?,
     })
 }

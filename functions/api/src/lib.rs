@@ -4,14 +4,18 @@
 //! gateway. Every error is problem+json with a stable `type`, and says what, why and what next. Never here: the text of
 //! a cause in an answer, a secret in an answer except the one that makes an endpoint, an effect without its audit entry.
 //!
-//! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`endpoints`],
-//! [`received`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the outside.
+//! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`objects`],
+//! [`endpoints`], [`received`], [`parked`], [`replays`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the
+//! outside.
 
 pub mod config;
 pub mod endpoints;
+pub mod objects;
 pub mod outgoing;
+pub mod parked;
 mod problem;
 pub mod received;
+pub mod replays;
 pub mod request;
 pub mod sources;
 
@@ -27,8 +31,8 @@ use axum::{
 };
 use domain::message::{InboundMessage, WakeMessage};
 use domain::ports::{
-    AuditEntry, Bodies, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue,
-    SetSourceSecrets, Watch,
+    AuditEntry, Bodies, Bulk, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue,
+    SetSourceSecrets, State as Objects, Walk, Watch,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -40,13 +44,13 @@ pub use self::{config::Config, problem::Problem};
 /// Names the ports of this function once, so that its routes need one parameter.
 pub trait Ports: Send + Sync + 'static {
     /// Events received.
-    type Inbox: Inbox + DueInbox + Send + 'static;
+    type Inbox: Inbox + DueInbox + Walk + Send + 'static;
     /// Outgoing events.
     type Outbox: Outbox + Send + 'static;
     /// Deliveries.
     type Deliveries: Deliveries + Send + 'static;
-    /// Configuration.
-    type Registry: Configure + Send + 'static;
+    /// Configuration, and bulk work.
+    type Registry: Configure + Bulk + Send + 'static;
     /// The inbound and the wake queue.
     type Queues: Queue<InboundMessage> + Send + 'static;
     /// The wake queue.
@@ -55,8 +59,8 @@ pub trait Ports: Send + Sync + 'static {
     type Keyring: Keyring + Send + 'static;
     /// Secrets of sources.
     type Secrets: SetSourceSecrets + Send + 'static;
-    /// The health of sources.
-    type Watch: Watch + Send + 'static;
+    /// The health of sources, and their objects.
+    type Watch: Watch + Objects + Send + 'static;
     /// Large payloads.
     type Bodies: Bodies + Send + 'static;
 }
@@ -79,7 +83,9 @@ pub struct Api<P: Ports> {
     pub keyring: P::Keyring,
     /// Secrets of sources.
     pub secrets: P::Secrets,
-    /// The health of sources.
+    /// Tokens to ask the sources' providers with.
+    pub tokens: P::Secrets,
+    /// The health of sources, and their objects.
     pub watch: P::Watch,
     /// Large payloads.
     pub bodies: P::Bodies,
@@ -102,6 +108,8 @@ pub struct Limits {
     pub ingress_url: String,
     /// What an endpoint's URL may be.
     pub addresses: domain::address::AddressPolicy,
+    /// Which queues and buses an endpoint may be.
+    pub reach: domain::destination::Reach,
     /// Endpoints that a tenant may have.
     pub endpoints_per_tenant: usize,
     /// Bytes of an outgoing event's payload.
@@ -112,6 +120,8 @@ pub struct Limits {
     pub delivery_deadline: std::time::Duration,
     /// Shards of the inbox's indexes.
     pub pending_shards: u16,
+    /// Whether events are listed by source and day.
+    pub list_by_source: bool,
 }
 
 /// The clock and the randomness of this function, given by `main` and by tests.
@@ -196,14 +206,25 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/sources", get(sources::list::<P>).post(sources::add::<P>))
         .route("/v1/sources/{source}", get(sources::show::<P>).patch(sources::change::<P>))
         .route("/v1/sources/{source}/rejected", get(sources::rejected::<P>))
+        .route("/v1/sources/{source}/pause", post(sources::pause::pause::<P>))
+        .route("/v1/sources/{source}/resume", post(sources::pause::resume::<P>))
+        .route("/v1/sources/{source}/objects/{kind}/{id}", get(objects::show::<P>))
         .route(
             "/v1/sources/{source}/secrets",
             get(sources::secrets::list::<P>).post(sources::secrets::add::<P>),
         )
         .route("/v1/sources/{source}/secrets/{secret}", delete(sources::secrets::remove::<P>))
+        .route(
+            "/v1/sources/{source}/tokens",
+            get(sources::tokens::list::<P>).post(sources::tokens::add::<P>),
+        )
+        .route("/v1/sources/{source}/tokens/{token}", delete(sources::tokens::remove::<P>))
         .route("/v1/sources/{source}/events/{event}", get(received::story::<P>))
         .route("/v1/sources/{source}/events/{event}/replay", post(received::replay::<P>))
-        .route("/v1/parked", get(received::parked::<P>))
+        .route("/v1/parked", get(parked::list::<P>))
+        .route("/v1/replays", get(replays::list::<P>).post(replays::start::<P>))
+        .route("/v1/replays/{replay}", get(replays::show::<P>))
+        .route("/v1/replays/{replay}/cancel", post(replays::cancel::<P>))
         .route(
             "/v1/tenants/{tenant}/endpoints",
             get(endpoints::list::<P>).post(endpoints::add::<P>),

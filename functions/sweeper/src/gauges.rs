@@ -1,7 +1,11 @@
 //! What is left, as numbers: read from the tables, because a queue knows neither what it lost nor how old it is (SQS
 //! leaves messages that were received often out of its age).
 
-use domain::ports::{Backlog, DueInbox, Lanes, Outbox, Registry, StoreError, Stored, Watch};
+use std::collections::BTreeSet;
+
+use domain::ports::{
+    Backlog, DueInbox, Lanes, Outbox, Pending, Registry, StoreError, Stored, Watch,
+};
 use jiff::Timestamp;
 use runtime::telemetry::{Metrics, Unit};
 
@@ -22,8 +26,18 @@ where
     let (mut part, now, rules) = (Part::default(), (sweeper.now)(), &sweeper.rules);
     let gauge = Gauge { metrics: sweeper.metrics, now };
 
-    let pending = inbox::pending(sweeper.inbox, rules.pending_shards).await;
-    gauge.backlog(pending, "webhooks_pending_count", "oldest_pending_webhook_age", &mut part);
+    // A pause must raise no alarm, and hide no other source's trouble.
+    let paused = inbox::paused(sweeper.registry).await.unwrap_or_else(|error| {
+        part.fail(error);
+        BTreeSet::new()
+    });
+    match inbox::pending(sweeper.inbox, rules.pending_shards, &paused).await {
+        Ok(Pending { owed, paused }) => {
+            gauge.held(owed, "webhooks_pending_count", "oldest_pending_webhook_age");
+            gauge.held(paused, "webhooks_paused_count", "oldest_paused_webhook_age");
+        }
+        Err(error) => part.fail(error),
+    }
     let parked = parked(sweeper.inbox, rules.pending_shards).await;
     gauge.count(parked, "webhooks_dead_letter_count", &mut part);
     let unrelayed = unrelayed(sweeper.outbox, rules.outbox_shards).await;
@@ -50,14 +64,16 @@ impl Gauge<'_> {
         part: &mut Part,
     ) {
         match measured {
-            Ok(Backlog { count: held, oldest }) => {
-                self.record(count, Unit::Count, None, number(held));
-                // Nothing waits: no age, which is good news and has to be said.
-                let oldest = oldest.map_or(0.0, |oldest| self.age(oldest));
-                self.record(age, Unit::Seconds, None, oldest);
-            }
+            Ok(backlog) => self.held(backlog, count, age),
             Err(error) => part.fail(error),
         }
+    }
+
+    fn held(&self, held: Backlog, count: &'static str, age: &'static str) {
+        self.record(count, Unit::Count, None, number(held.count));
+        // Nothing waits: no age, which is good news and has to be said.
+        let oldest = held.oldest.map_or(0.0, |oldest| self.age(oldest));
+        self.record(age, Unit::Seconds, None, oldest);
     }
 
     fn count(&self, measured: Result<u64, StoreError>, name: &'static str, part: &mut Part) {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use domain::{
-    id::InboxKey,
+    id::{InboxKey, SourceName},
     inbox::{Noted, Row, Status, claimed_until},
     message::InboundMessage,
-    ports::{Backlog, DueInbox, Inbox, Queue, Stored},
+    ports::{DueInbox, Inbox, Pending, Queue, Registry, Stored},
 };
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
@@ -41,6 +41,7 @@ pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
 ) -> Part
 where
     I: Inbox + DueInbox,
+    R: Registry,
     Q: Queue<InboundMessage>,
     N: Fn() -> Timestamp + Sync,
 {
@@ -85,28 +86,42 @@ where
 /// Whether the worker has a message for every pending row before it already: more of them would only circle.
 ///
 /// Hidden and delayed messages do not count: one may be of a worker that died, or a second one of a row that fails, and
-/// counted they would stand for a row whose own message was lost.
+/// counted they would stand for a row whose own message was lost. Rows of paused sources do not count either: beside a
+/// hundred thousand of them no queue would ever be full.
 async fn is_full<I, S, O, L, R, Q, W, N, K, P>(
     sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
 ) -> Stored<bool>
 where
     I: DueInbox,
+    R: Registry,
     Q: Queue<InboundMessage>,
 {
     let visible = sweeper.inbound.visible().await?;
     if visible == 0 {
         return Ok(false);
     }
-    Ok(visible >= pending(sweeper.inbox, sweeper.rules.pending_shards).await?.count)
+    let paused = paused(sweeper.registry).await?;
+    let pending = pending(sweeper.inbox, sweeper.rules.pending_shards, &paused).await?;
+    Ok(visible >= pending.owed.count)
 }
 
 /// All pending rows.
-pub(crate) async fn pending(inbox: &impl DueInbox, shards: u16) -> Stored<Backlog> {
-    let mut all = Backlog::default();
+pub(crate) async fn pending(
+    inbox: &impl DueInbox,
+    shards: u16,
+    paused: &BTreeSet<SourceName>,
+) -> Stored<Pending> {
+    let mut all = Pending::default();
     for shard in 0..shards {
-        all = all.and(inbox.pending(shard).await?);
+        all = all.and(inbox.pending(shard, paused).await?);
     }
     Ok(all)
+}
+
+/// The sources whose events wait until somebody resumes these.
+pub(crate) async fn paused(registry: &impl Registry) -> Stored<BTreeSet<SourceName>> {
+    let sources = registry.sources().await?.into_iter();
+    Ok(sources.filter(|source| source.paused.is_some()).map(|source| source.name).collect())
 }
 
 /// Claims or parks rows, side by side. Gives those that were claimed.

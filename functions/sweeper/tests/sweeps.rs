@@ -17,6 +17,7 @@ use std::{
 
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
+    destination::Destination,
     endpoint::{Endpoint, LaneCount},
     event::Origin,
     id::{EndpointId, EventId, InboxKey, TenantId},
@@ -121,8 +122,13 @@ impl Bench {
 
     /// A row that was received at `received`, and is due 120 s later.
     async fn row(&self, name: &str, received: i64) {
+        self.row_at("shop", name, received).await;
+    }
+
+    async fn row_at(&self, source: &str, name: &str, received: i64) -> InboxKey {
+        let key = InboxKey::new(source.parse().unwrap(), name).unwrap();
         let new = NewRow {
-            key: key(name),
+            key: key.clone(),
             event_type: None,
             received_at: at(received),
             due_at: at(received + 120),
@@ -143,10 +149,21 @@ impl Bench {
             parent: None,
         };
         let _ = self.store.accept(&new).await.unwrap();
+        key
     }
 
     fn set(&self, name: &str, change: impl FnOnce(&mut Row)) {
-        change(&mut self.store.tables().inbox.get_mut(&key(name)).unwrap().row);
+        self.set_at(&key(name), change);
+    }
+
+    fn set_at(&self, key: &InboxKey, change: impl FnOnce(&mut Row)) {
+        change(&mut self.store.tables().inbox.get_mut(key).unwrap().row);
+    }
+
+    fn pause(&self, name: &str, second: i64) {
+        let mut tables = self.store.tables();
+        let source = tables.sources.get_mut(&name.parse().unwrap()).unwrap();
+        *source = source.pause("a bug", at(second));
     }
 
     fn read(&self, name: &str) -> Row {
@@ -196,7 +213,8 @@ impl Bench {
         let endpoint = Endpoint {
             tenant: tenant(),
             id,
-            url: "https://subscriber.example".to_owned(),
+            destination: Destination::Https("https://subscriber.example".to_owned()),
+            idempotent: true,
             patterns: Vec::new(),
             concurrency: None,
             lanes: vec![LaneCount { from: Timestamp::UNIX_EPOCH, count: 1 }],
@@ -308,6 +326,53 @@ async fn a_full_queue_gets_no_more_messages_but_rows_are_still_parked() {
     assert_eq!(bench.read("b").status, Status::DeadLetter);
     bench.messages();
     done(bench.sweep().await, 1, 0);
+}
+
+/// Rows that wait on purpose are no reason to send more and more messages for the others.
+#[tokio::test]
+async fn rows_of_a_paused_source_do_not_make_a_full_queue_look_empty() {
+    let bench = Bench::new();
+    bench.source("shop", "stripe");
+    bench.row("a", 0).await;
+    bench.inbound.send(&[InboundMessage(key("a"))], Duration::ZERO).await;
+    for n in 0..9 {
+        let waiting = bench.row_at("quiet", &format!("w{n}"), 0).await;
+        bench.set_at(&waiting, |row| row.due_at = Some(at(21_600)));
+    }
+    bench.at(500);
+    // As many as there are: of no paused source yet.
+    done(bench.sweep().await, 1, 0);
+    bench.messages();
+
+    bench.source("quiet", "stripe");
+    bench.pause("quiet", 10);
+    bench.inbound.send(&[InboundMessage(key("a"))], Duration::ZERO).await;
+    bench.at(2000);
+    done(bench.sweep().await, 0, 0);
+}
+
+/// A pause is on purpose: it must not raise the alarm of what waits, and not hide what waits elsewhere.
+#[tokio::test]
+async fn what_waits_on_purpose_is_measured_apart() {
+    let bench = Bench::new();
+    bench.source("shop", "stripe");
+    bench.source("quiet", "stripe");
+    bench.pause("quiet", 10);
+    bench.row("a", 60).await;
+    for n in 0..3 {
+        bench.row_at("quiet", &format!("w{n}"), 10 * n).await;
+    }
+    bench.at(100);
+    bench.sweep().await.unwrap();
+    let lines = bench.metrics.lines(at(100)).join("\n");
+    for expected in [
+        r#""webhooks_pending_count":1"#,
+        r#""oldest_pending_webhook_age":40"#,
+        r#""webhooks_paused_count":3"#,
+        r#""oldest_paused_webhook_age":100"#,
+    ] {
+        assert!(lines.contains(expected), "{expected} in\n{lines}");
+    }
 }
 
 #[tokio::test]

@@ -1,14 +1,16 @@
 //! Writing down what became of an attempt, before the queue is answered. Every write is conditional on the row being
-//! pending in the cycle in which it was read; `None` means that it is not, and that it should be read again.
+//! pending in the cycle in which it was read; `None` means that it is not, or that what it waits for is over, and that it
+//! should be read again.
 
 use domain::{
     id::InboxKey,
     inbox::{
-        After, Failure, Noted, Row, after_failure, after_waiting, clock, due_while_running,
-        next_attempt,
+        After, AfterWaiting, Failure, Noted, Row, Wait, after_failure, after_waiting, clock,
+        due_while_running, next_attempt, while_paused,
     },
     message::InboundMessage,
     ports::{AttemptNote, Bodies, Inbox, Queue, Registry, State, Stored},
+    source::Paused,
 };
 use jiff::Timestamp;
 
@@ -38,11 +40,15 @@ where
             Ended::Failed { failure, is_permanent } => {
                 self.failed(row, failure, is_permanent, jitter).await
             }
+            Ended::Paused(paused) => self.put_off(row, &paused).await,
             Ended::Waits { delay, reason } => {
                 let delay = delay.unwrap_or_else(|| self.limits.backoff.after(1, jitter));
-                match after_waiting(row.armed_at, delay, (self.now)(), &self.limits) {
-                    After::Park => self.park(row, row.attempts, waited_too_long(&reason)).await,
-                    After::Retry { due_at, .. } => self.waits(row, reason, due_at).await,
+                let since = self.waits_since(row);
+                match after_waiting(row, since, delay, (self.now)(), &self.limits) {
+                    AfterWaiting::Park => {
+                        self.park(row, row.attempts, waited_too_long(&reason)).await
+                    }
+                    AfterWaiting::Wait(wait) => self.waits(row, reason, wait).await,
                 }
             }
         }
@@ -65,6 +71,7 @@ where
                     failure: Some(failure.clone()),
                     due_at,
                     next_action: next_attempt(attempts + 1, self.limits.attempts, next),
+                    waits_until: None,
                     split: None,
                 };
                 let noted = self.inbox.note(&row.claim(), &note).await?;
@@ -73,23 +80,64 @@ where
         }
     }
 
-    /// The message is acknowledged after this: the due time is all that brings the event back.
-    async fn waits(
-        &self,
-        row: &Row,
-        reason: Failure,
-        due_at: Timestamp,
-    ) -> Stored<Option<Outcome>> {
+    /// From when on an event counts as waiting: while its source was paused it did not wait for anything of its own.
+    fn waits_since(&self, row: &Row) -> Timestamp {
+        let resumed_at = self.sources.known_of(row.new.key.source());
+        let resumed_at = resumed_at.and_then(|feed| feed.source.resumed_at);
+        resumed_at.map_or(row.armed_at, |at| at.max(row.armed_at))
+    }
+
+    /// The message that brought the event is acknowledged after this. The due time is written first: it alone brings the
+    /// event back if this dies before the delayed message is sent, or if that is lost.
+    async fn waits(&self, row: &Row, reason: Failure, wait: Wait) -> Stored<Option<Outcome>> {
+        let next_action = if wait.due_at > wait.until {
+            format!("tried again at {}", clock(wait.until))
+        } else {
+            format!("the sweeper sends it again after {}", clock(wait.due_at))
+        };
         let note = AttemptNote {
             // As it was read: an attempt that was counted before it ran is taken back, for it did not fail.
             attempts: row.attempts,
             failure: Some(reason.clone()),
-            due_at,
-            next_action: format!("the sweeper sends it again after {}", clock(due_at)),
+            due_at: wait.due_at,
+            next_action,
+            waits_until: Some(wait.until),
             split: None,
         };
-        let noted = self.inbox.note(&row.claim(), &note).await?;
-        Ok((noted == Noted::Yes).then_some(Outcome::Waits { until: due_at, reason }))
+        if self.inbox.note(&row.claim(), &note).await? == Noted::Moved {
+            return Ok(None);
+        }
+        if let Some(delay) = wait.message {
+            let message = InboundMessage(row.new.key.clone());
+            if !self.queue.send(&[message], delay).await.is_empty() {
+                tracing::info!("a delayed message was not sent; the sweeper sends it");
+            }
+        }
+        Ok(Some(Outcome::Waits { until: wait.until, reason }))
+    }
+
+    /// Nothing of the event was begun, and nothing of it counts. What went wrong before the pause stays to be seen.
+    ///
+    /// Whoever resumes a source writes it first and then looks for events that wait. So an event is put off first, and
+    /// then the source is looked at again: one of the two sees the other.
+    async fn put_off(&self, row: &Row, paused: &Paused) -> Stored<Option<Outcome>> {
+        let Wait { until, due_at, .. } = while_paused((self.now)(), &self.limits);
+        let (since, source) = (paused.since, row.new.key.source());
+        let note = AttemptNote {
+            attempts: row.attempts,
+            failure: None,
+            due_at,
+            next_action: format!(
+                "waits: the source is paused since {since}; `postern sources resume {source}`"
+            ),
+            waits_until: Some(until),
+            split: None,
+        };
+        if self.inbox.note(&row.claim(), &note).await? == Noted::Moved {
+            return Ok(None);
+        }
+        let is_paused = self.sources.paused(source, (self.now)()).await?.is_some();
+        Ok(is_paused.then_some(Outcome::Paused { since, until }))
     }
 
     /// Parks a row. The message then fails until SQS itself moves it.
@@ -116,6 +164,7 @@ where
                 self.limits.attempts,
                 clock(now)
             ),
+            waits_until: None,
             split: None,
         };
         Ok(self.inbox.note(&row.claim(), &note).await? == Noted::Yes)

@@ -13,12 +13,14 @@
 //! Reading order: this file; `attempt` is one try, from the body to the commit; `knowing` is what its plan may look at;
 //! `split` is what is done with a request
 //! that carries several events; `ending` writes down what became of it;
-//! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS.
+//! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS;
+//! `knowing` finds out what a plan may look at, and `fetching` asks the provider for it.
 
 mod attempt;
 mod batch;
 pub mod config;
 mod ending;
+pub mod fetching;
 pub mod handlers;
 mod knowing;
 mod payload;
@@ -81,6 +83,15 @@ pub struct Received {
     pub sent_at: Timestamp,
 }
 
+/// One receive of a message, and the time there is for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Try<'m> {
+    /// No other receive has it.
+    pub(crate) receipt: &'m str,
+    /// When the attempt is ended, whatever it does.
+    pub(crate) ends: Timestamp,
+}
+
 /// What became of a message.
 #[derive(Debug)]
 pub enum Outcome {
@@ -102,12 +113,19 @@ pub enum Outcome {
         /// What went wrong.
         failure: Failure,
     },
-    /// The event waits for something that is not its own failure; the sweeper sends it again.
+    /// The event waits for something that is not its own failure; a delayed message or the sweeper brings it back.
     Waits {
         /// From when on.
         until: Timestamp,
         /// What it waits for.
         reason: Failure,
+    },
+    /// The event's source is paused, and nothing of the event was begun.
+    Paused {
+        /// Since when.
+        since: Timestamp,
+        /// When it is looked at again, whether or not anybody resumes the source.
+        until: Timestamp,
     },
     /// This attempt parked the row.
     Parked(Failure),
@@ -130,13 +148,19 @@ pub enum Outcome {
 impl Outcome {
     /// Whether the queue may forget the message: the row is finished, or its due time brings it back.
     pub const fn is_settled(&self) -> bool {
-        matches!(self, Self::Finished { .. } | Self::FinishedBefore | Self::Waits { .. })
+        matches!(
+            self,
+            Self::Finished { .. } | Self::FinishedBefore | Self::Waits { .. } | Self::Paused { .. }
+        )
     }
 
     /// How long an unsettled message is hidden before it comes back.
     fn back_after(&self, limits: &Limits, receives: u32, jitter: f64) -> Option<Duration> {
         match self {
-            Self::Finished { .. } | Self::FinishedBefore | Self::Waits { .. } => None,
+            Self::Finished { .. }
+            | Self::FinishedBefore
+            | Self::Waits { .. }
+            | Self::Paused { .. } => None,
             Self::Retry { wait, .. } => Some(*wait),
             // At once, until it has been received too often and SQS moves it to the dead-letter queue.
             Self::Parked(_) | Self::ParkedBefore | Self::Missing | Self::Unreadable(_) => {
@@ -166,12 +190,23 @@ where
         jitter: f64,
         deadline: impl Future<Output = ()>,
     ) -> Outcome {
+        self.handle_until(message, jitter, deadline, Timestamp::MAX).await
+    }
+
+    /// The same; `ends` is when `deadline` will be over, for what asks before it begins whether there is time.
+    pub async fn handle_until(
+        &self,
+        message: &Received,
+        jitter: f64,
+        deadline: impl Future<Output = ()>,
+        ends: Timestamp,
+    ) -> Outcome {
         let began = (self.now)();
         let mut last = None;
         let (key, outcome) = match InboundMessage::from_text(&message.text) {
             Err(bad) => (None, Outcome::Unreadable(bad)),
             Ok(InboundMessage(key)) => {
-                let settled = self.settle(&key, message, jitter, deadline, &mut last).await;
+                let settled = self.settle(&key, (message, ends), jitter, deadline, &mut last).await;
                 (Some(key), settled.unwrap_or_else(Outcome::Unsure))
             }
         };
@@ -186,7 +221,7 @@ where
     async fn settle(
         &self,
         key: &InboxKey,
-        message: &Received,
+        (message, ends): (&Received, Timestamp),
         jitter: f64,
         deadline: impl Future<Output = ()>,
         last: &mut Option<Row>,
@@ -210,10 +245,11 @@ where
                 }
                 Triage::Run { .. } if out_of_time => break,
                 Triage::Run { count_first } => {
-                    if count_first && !self.count(row).await? {
-                        continue;
-                    }
-                    let attempt = pin!(self.attempt(row, &message.receipt));
+                    let attempt = pin!(self.attempt(
+                        row,
+                        Try { receipt: &message.receipt, ends },
+                        count_first
+                    ));
                     let ended = match select(attempt, &mut deadline).await {
                         Either::Left((ended, _)) => ended,
                         Either::Right(((), _)) => {

@@ -177,6 +177,7 @@ where
             next_action: format!(
                 "{put} of the {total} events have rows of their own; the others follow"
             ),
+            waits_until: None,
             split: Some(u32::try_from(put).unwrap_or(u32::MAX)),
         };
         self.inbox.note(&row.claim(), &note).await

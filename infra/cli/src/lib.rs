@@ -14,7 +14,9 @@ pub mod deployment;
 pub mod dev;
 pub mod endpoints;
 pub mod events;
+pub mod objects;
 pub mod print;
+pub mod replays;
 pub mod schemes;
 pub mod secret;
 pub mod send;
@@ -49,12 +51,16 @@ enum Command {
     Verify(verify::Args),
     Schemes(schemes::Args),
     Send(send::Args),
-    /// Inbound feeds of providers: list, show, add, change, rotate secrets, see what was refused
+    /// Inbound feeds of providers: list, show, add, change, pause, rotate secrets, see what was refused
     Sources(On<sources::Sources>),
     /// Where tenants want their events: list, show, add
     Endpoints(On<endpoints::Endpoints>),
     /// Events received and events sent: story, replay, publish, redeliver
     Events(On<events::Events>),
+    /// What is held of providers' things: show, with what speaks against believing it
+    Objects(On<objects::Objects>),
+    /// Replays of many events: list, show, cancel
+    Replays(On<replays::Replays>),
 }
 
 /// A command that asks a deployment.
@@ -133,7 +139,16 @@ fn over_http(
             }
             Command::Events(on) => {
                 let client = on.client(on.command.changes(), now, err)?;
-                events::run(&on.command, &client, on.json, out).await?;
+                let deployment = on.deployment.flags();
+                events::run(&on.command, &client, &deployment, on.json, out).await?;
+            }
+            Command::Replays(on) => {
+                let client = on.client(on.command.changes(), now, err)?;
+                replays::run(&on.command, &client, on.json, out).await?;
+            }
+            Command::Objects(on) => {
+                let client = on.client(false, now, err)?;
+                objects::run(&on.command, &client, on.json, out).await?;
             }
         }
         Ok(ExitCode::SUCCESS)

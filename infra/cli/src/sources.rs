@@ -4,6 +4,7 @@ mod add;
 mod form;
 mod secrets;
 mod show;
+mod tokens;
 
 use std::io::Write;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{Client, segment},
-    complaint::Complaint,
+    complaint::{Complaint, printable},
     print::{self, table},
 };
 
@@ -30,6 +31,22 @@ pub enum Sources {
     Add(Box<add::Add>),
     /// Change a source; what is left out stays as it is
     Set(Box<add::Set>),
+    /// Pause a source: its events are accepted, and wait until it is resumed
+    Pause {
+        /// The source's name
+        name: String,
+        /// Why, for whoever finds it paused
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Resume a source: what waits is carried out. May be repeated
+    Resume {
+        /// The source's name
+        name: String,
+        /// How many waiting events are sent per second, up to 1000
+        #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+        rate: u32,
+    },
     /// List requests that were refused in a source's name, with what to do about it
     Rejected {
         /// The source's name
@@ -41,14 +58,18 @@ pub enum Sources {
     /// Rotate a source's secrets: list, add, remove
     #[command(subcommand)]
     Secrets(secrets::Secrets),
+    /// Rotate the tokens with which a source's provider is asked: list, add, remove
+    #[command(subcommand)]
+    Tokens(tokens::Tokens),
 }
 
 impl Sources {
     /// Whether it changes something.
     pub fn changes(&self) -> bool {
         match self {
-            Self::Add(_) | Self::Set(_) => true,
+            Self::Add(_) | Self::Set(_) | Self::Pause { .. } | Self::Resume { .. } => true,
             Self::Secrets(secrets) => secrets.changes(),
+            Self::Tokens(tokens) => tokens.changes(),
             Self::List | Self::Show { .. } | Self::Rejected { .. } => false,
         }
     }
@@ -87,16 +108,50 @@ pub async fn run(
                 show::source(out, &source)
             })
         }
+        Sources::Pause { name, reason } => {
+            let body = json!({ "reason": reason });
+            let source = client.post(&format!("{}/pause", path(name)), &body).await?;
+            print::either(json, out, &source, |out| {
+                writeln!(out, "Source {name} is paused.")?;
+                show::warnings(out, &source)?;
+                writeln!(out, "Go on with: postern sources resume {name}")
+            })
+        }
+        Sources::Resume { name, rate } => {
+            let resume = format!("{}/resume?rate={rate}", path(name));
+            let source = client.post(&resume, &json!({})).await;
+            let source = source.map_err(|complaint| again(complaint, name))?;
+            print::either(json, out, &source, |out| {
+                writeln!(out, "Source {name} is not paused any more.")?;
+                show::warnings(out, &source)?;
+                match source.get("resume").and_then(Value::as_str) {
+                    None => Ok(()),
+                    Some(id) => {
+                        writeln!(out, "Follow it with: postern replays show {}", printable(id))
+                    }
+                }
+            })
+        }
         Sources::Rejected { name, limit } => {
             let refused = client.get(&format!("{}/rejected?limit={limit}", path(name))).await?;
             print::either(json, out, &refused, |out| show::rejected(out, &refused))
         }
         Sources::Secrets(command) => secrets::run(command, client, json, now, out).await,
+        Sources::Tokens(command) => tokens::run(command, client, json, now, out).await,
     }
 }
 
 fn path(name: &str) -> String {
     format!("/v1/sources/{}", segment(name))
+}
+
+/// A resume whose answer is lost may have done a part.
+fn again(complaint: Complaint, name: &str) -> Complaint {
+    if complaint.is_no {
+        return complaint;
+    }
+    let next = format!("repeat it, which does no harm: postern sources resume {name}");
+    Complaint { next, ..complaint }
 }
 
 /// The api speaks of its query; here it is an option.

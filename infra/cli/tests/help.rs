@@ -25,6 +25,10 @@ fn help_reads_well() {
     insta::assert_snapshot!("sources", help(&["sources"]));
     insta::assert_snapshot!("sources_add", help(&["sources", "add"]));
     insta::assert_snapshot!("sources_set", help(&["sources", "set"]));
+    insta::assert_snapshot!("sources_pause", help(&["sources", "pause"]));
+    insta::assert_snapshot!("sources_resume", help(&["sources", "resume"]));
+    insta::assert_snapshot!("sources_tokens", help(&["sources", "tokens"]));
+    insta::assert_snapshot!("sources_tokens_add", help(&["sources", "tokens", "add"]));
     insta::assert_snapshot!("sources_rejected", help(&["sources", "rejected"]));
     insta::assert_snapshot!("sources_secrets", help(&["sources", "secrets"]));
     insta::assert_snapshot!("sources_secrets_add", help(&["sources", "secrets", "add"]));
@@ -32,6 +36,10 @@ fn help_reads_well() {
     insta::assert_snapshot!("endpoints_add", help(&["endpoints", "add"]));
     insta::assert_snapshot!("events", help(&["events"]));
     insta::assert_snapshot!("events_publish", help(&["events", "publish"]));
+    insta::assert_snapshot!("objects_show", help(&["objects", "show"]));
+    insta::assert_snapshot!("events_replay", help(&["events", "replay"]));
+    insta::assert_snapshot!("events_parked", help(&["events", "parked"]));
+    insta::assert_snapshot!("replays", help(&["replays"]));
     insta::assert_snapshot!("events_redeliver", help(&["events", "redeliver"]));
 }
 

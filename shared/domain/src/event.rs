@@ -12,8 +12,10 @@ pub struct ObjectRef {
     pub id: String,
 }
 
-/// How new a knowledge of an object is. What events say of one object must be of one variant; the last two are ours, and
-/// compare with everything. The order of the variants is the order of versions, here and in the store.
+/// How new a knowledge of an object is.
+///
+/// What events say of one object must be of one variant; the last two are ours, and compare with everything. The order of
+/// the variants is the order of versions, here and in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {
@@ -71,8 +73,8 @@ pub struct Stamp {
 pub struct Object {
     /// Its version.
     pub version: Version,
-    /// Decides between two different contents with the same version, so that every order of arrival ends alike: the
-    /// SHA-256 of the content, in hexadecimal.
+    /// Decides between two different contents with the same version, so that every order of arrival ends alike; see
+    /// [`crate::commit::tie_of`].
     pub tie: String,
     /// What is known of it.
     pub fields: serde_json::Value,
@@ -120,6 +122,45 @@ mod tests {
             let number = |n: i64| Version::Number(n.unsigned_abs());
             prop_assert_eq!(number(a) < number(b), number(a).as_number() < number(b).as_number());
         }
+    }
+
+    /// ORD-update-before-create
+    #[test]
+    fn the_end_outranks_what_events_say_and_a_reading_outranks_the_end() {
+        let said = [
+            Version::Number(u64::MAX),
+            Version::Time(Timestamp::MAX),
+            Version::Text("\u{10ffff}".to_owned()),
+            Version::Composite(vec![Version::Number(u64::MAX); 4]),
+        ];
+        for version in said {
+            assert!(version < Version::End && Version::End < Version::Reading(0), "{version:?}");
+            for ours in [Version::End, Version::Reading(7)] {
+                assert!(version.is_like(&ours) && ours.is_like(&version), "{version:?}");
+            }
+        }
+        assert!(Version::Reading(9) < Version::Reading(10));
+    }
+
+    #[test]
+    fn composite_versions_are_compared_part_by_part() {
+        let of =
+            |a, b: &str| Version::Composite(vec![Version::Number(a), Version::Text(b.to_owned())]);
+        assert!(of(1, "z") < of(2, "a") && of(2, "a") < of(2, "b"));
+        assert!(of(1, "z").is_like(&of(2, "a")));
+        let swapped = Version::Composite(vec![Version::Text(String::new()), Version::Number(1)]);
+        let longer = Version::Composite(vec![Version::Number(1); 3]);
+        for other in [swapped, longer, Version::Number(1), Version::Composite(Vec::new())] {
+            assert!(!of(1, "z").is_like(&other) && !other.is_like(&of(1, "z")), "{other:?}");
+        }
+        assert!(!Version::Composite(vec![Version::Number(1)]).is_like(&Version::Number(1)));
+    }
+
+    #[test]
+    fn what_receivers_could_take_for_old_has_no_number() {
+        let none =
+            [Version::Composite(vec![Version::Number(1)]), Version::End, Version::Reading(1)];
+        assert!(none.iter().all(|version| version.as_number().is_none()));
     }
 
     #[test]

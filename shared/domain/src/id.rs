@@ -132,6 +132,8 @@ generated! {
     EventId = "evt";
     /// Names one endpoint that receives deliveries.
     EndpointId = "ep";
+    /// Bulk work: a replay of many events.
+    ReplayId = "rpl";
 }
 
 chosen! {

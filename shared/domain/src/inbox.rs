@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     body::{Sha256Hash, StoredBody},
     event::{ObjectRef, Origin, Version},
-    id::InboxKey,
+    id::{InboxKey, ReplayId},
     retry::Backoff,
 };
 
 /// Where an event stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Accepted, and owed: it has a due time, and the sweeper finds it.
@@ -117,6 +117,8 @@ pub struct Row {
     pub last_error: Option<Failure>,
     /// What will happen next and when, in plain words.
     pub next_action: Option<String>,
+    /// Until when it waits for something that is not its own failure, since the last attempt.
+    pub waits_until: Option<Timestamp>,
     /// What became of each change it proposed.
     pub results: Vec<ChangeResult>,
     /// When this cycle began: received, or re-armed.
@@ -125,6 +127,17 @@ pub struct Row {
     pub split: u32,
     /// Other bodies that came under its id, if any was noted. Its own is the first and stays, in every cycle.
     pub other_bodies: Option<OtherBodies>,
+    /// The bulk work that armed it last, if one has. That work does not take it again.
+    pub replay: Option<Replayed>,
+}
+
+/// That bulk work took a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The work.
+    pub by: ReplayId,
+    /// Where the row stood.
+    pub from: Status,
 }
 
 /// Another body that came, verified, under the id of a row. Its bytes are not kept.
@@ -287,6 +300,10 @@ pub struct Limits {
     pub visibility: Duration,
     /// How long an event may wait for something (a missing parent, a conflict) before it is parked.
     pub horizon: Duration,
+    /// How much later than the end of a wait the sweeper looks: the delayed message gets its chance first.
+    pub wait_margin: Duration,
+    /// How long an event of a paused source waits until it is looked at again, whether or not anybody resumes the source.
+    pub pause_wait: Duration,
     /// How much younger than the parking a message must be to count as an operator's redrive.
     pub redrive_margin: Duration,
     /// How long a finished row stays, to recognise duplicates.
@@ -362,19 +379,65 @@ pub fn after_failure(
     After::Retry { wait, due_at: later(now, wait.saturating_add(limits.visibility)) }
 }
 
-/// Decides what follows when an event has to wait for something that is not its own failure.
-///
-/// Its message is gone by then, so the sweeper's due time is the next try itself.
+/// What is written when an event has to wait for something that is not its own failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterWaiting {
+    /// Wait.
+    Wait(Wait),
+    /// It has waited for long enough: a person has to look.
+    Park,
+}
+
+/// How an event waits. Its message is acknowledged meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// When the next try may begin.
+    pub until: Timestamp,
+    /// When the sweeper looks.
+    pub due_at: Timestamp,
+    /// The delay of the message that brings the event back. `None`: one is under way already, or no message can be
+    /// delayed for so long, and the sweeper brings it.
+    pub message: Option<Duration>,
+}
+
+/// Longest that SQS delays a message.
+pub const MAX_DELAY: Duration = Duration::from_secs(900);
+
+/// How much the clocks of two machines may differ.
+const SKEW: Duration = Duration::from_secs(1);
+
+/// Decides what follows when the event of a row has to wait. `since` is from when on it counts as waiting: when it was
+/// armed, or when its source was resumed.
 pub fn after_waiting(
-    armed_at: Timestamp,
+    row: &Row,
+    since: Timestamp,
     delay: Duration,
     now: Timestamp,
     limits: &Limits,
-) -> After {
-    if later(armed_at, limits.horizon) <= now {
-        return After::Park;
+) -> AfterWaiting {
+    if later(since, limits.horizon) <= now {
+        return AfterWaiting::Park;
     }
-    After::Retry { wait: delay, due_at: later(now, delay) }
+    // The queue counts whole seconds.
+    let up = u64::from(delay.subsec_nanos() > 0);
+    let delay = Duration::from_secs(delay.as_secs().saturating_add(up));
+    let until = later(now, delay);
+    // A copy that comes while the event waits already. Another message for each copy would never become fewer.
+    let under_way = |at: &Timestamp| later(now, SKEW) < *at && *at <= until;
+    if let (Some(until), Some(due_at)) = (row.waits_until.filter(under_way), row.due_at) {
+        return AfterWaiting::Wait(Wait { until, due_at, message: None });
+    }
+    AfterWaiting::Wait(match delay {
+        _ if delay > MAX_DELAY => Wait { until, due_at: until, message: None },
+        _ => Wait { until, due_at: later(until, limits.wait_margin), message: Some(delay) },
+    })
+}
+
+/// How an event of a paused source waits: for the message of whoever resumes the source, and should that be lost, for the
+/// sweeper. Nothing of it counts.
+pub fn while_paused(now: Timestamp, limits: &Limits) -> Wait {
+    let until = later(now, limits.pause_wait);
+    Wait { until, due_at: until, message: None }
 }
 
 /// When the sweeper looks for a row whose message is being worked on: past the time at which the queue shows the
@@ -419,6 +482,8 @@ mod tests {
         },
         visibility: Duration::from_secs(180),
         horizon: Duration::from_secs(86_400),
+        wait_margin: Duration::from_secs(60),
+        pause_wait: Duration::from_secs(6 * 3600),
         redrive_margin: Duration::from_secs(120),
         retention: Duration::from_secs(35 * 86_400),
     };
@@ -459,10 +524,12 @@ mod tests {
             finished_at: None,
             last_error: None,
             next_action: None,
+            waits_until: None,
             results: Vec::new(),
             armed_at: at(0),
             split: 0,
             other_bodies: None,
+            replay: None,
         }
     }
 
@@ -513,15 +580,68 @@ mod tests {
         assert_eq!(after(1, true), After::Park);
     }
 
+    fn waits(row: &Row, since: i64, delay: Duration, now: i64) -> AfterWaiting {
+        after_waiting(row, at(since), delay, at(now), &LIMITS)
+    }
+
+    fn until(until: i64, due_at: i64, message: Option<u64>) -> AfterWaiting {
+        let message = message.map(Duration::from_secs);
+        AfterWaiting::Wait(Wait { until: at(until), due_at: at(due_at), message })
+    }
+
+    /// D7, C34
     #[test]
     fn an_event_waits_for_others_up_to_the_horizon_of_its_cycle() {
-        let delay = Duration::from_secs(60);
-        let after = |armed, now| after_waiting(at(armed), delay, at(now), &LIMITS);
-        assert_eq!(after(0, 0), After::Retry { wait: delay, due_at: at(60) });
-        assert_eq!(after(0, 86_399), After::Retry { wait: delay, due_at: at(86_459) });
-        assert_eq!(after(0, 86_400), After::Park);
-        // Re-armed: the wait begins anew.
-        assert_eq!(after(86_000, 86_400), After::Retry { wait: delay, due_at: at(86_460) });
+        let row = row(Status::Pending, 0, None);
+        let after = |since, now| waits(&row, since, Duration::from_secs(60), now);
+        assert_eq!(after(0, 0), until(60, 120, Some(60)));
+        assert_eq!(after(0, 86_399), until(86_459, 86_519, Some(60)));
+        assert_eq!(after(0, 86_400), AfterWaiting::Park);
+        // Armed again, or resumed: the wait begins anew.
+        assert_eq!(after(86_000, 86_400), until(86_460, 86_520, Some(60)));
+    }
+
+    #[test]
+    fn a_message_brings_a_short_wait_to_its_end_and_the_sweeper_a_long_one() {
+        let row = row(Status::Pending, 0, None);
+        let after = |delay| waits(&row, 0, delay, 0);
+        assert_eq!(after(Duration::ZERO), until(0, 60, Some(0)));
+        assert_eq!(after(Duration::from_secs(900)), until(900, 960, Some(900)));
+        assert_eq!(after(Duration::from_secs(901)), until(901, 901, None));
+        // The queue counts whole seconds, and nothing happens before the time that was told.
+        assert_eq!(after(Duration::from_millis(1)), until(1, 61, Some(1)));
+        assert_eq!(after(Duration::from_millis(900_001)), until(901, 901, None));
+        let AfterWaiting::Wait(wait) = after(Duration::MAX) else { panic!() };
+        assert_eq!((wait.until, wait.message), (Timestamp::MAX, None));
+    }
+
+    /// Otherwise each copy would bring the next one, and each late sweep one more.
+    #[test]
+    fn a_copy_that_comes_during_a_wait_adds_no_message() {
+        let second = Duration::from_secs;
+        let waiting = Row {
+            waits_until: Some(at(60)),
+            due_at: Some(at(120)),
+            ..row(Status::Pending, 0, None)
+        };
+        assert_eq!(waits(&waiting, 0, second(60), 0), until(60, 120, None));
+        assert_eq!(waits(&waiting, 0, second(60), 30), until(60, 120, None));
+        // The message of this wait itself, be the other machine's clock a little behind or not.
+        assert_eq!(waits(&waiting, 0, second(60), 60), until(120, 180, Some(60)));
+        assert_eq!(waits(&waiting, 0, second(60), 59), until(119, 179, Some(60)));
+        // The sweeper's, after the message was lost.
+        let swept = Row { due_at: Some(at(720)), sweeps: 1, ..waiting.clone() };
+        assert_eq!(waits(&swept, 0, second(60), 121), until(181, 241, Some(60)));
+        // It has to wait less than before: what was under way would come too late.
+        let paused = Row { waits_until: Some(at(9999)), due_at: Some(at(9999)), ..waiting };
+        assert_eq!(waits(&paused, 0, second(60), 30), until(90, 150, Some(60)));
+    }
+
+    #[test]
+    fn an_event_of_a_paused_source_is_looked_at_again_though_nobody_resumes_it() {
+        let six_hours = 6 * 3600;
+        let wait = Wait { until: at(six_hours), due_at: at(six_hours), message: None };
+        assert_eq!(while_paused(at(0), &LIMITS), wait);
     }
 
     #[test]

@@ -3,15 +3,18 @@
 //! Nothing here reads a clock, draws a random number, opens a connection or knows AWS: time, jitter and ids are
 //! arguments, and what should be done is a value that a shell carries out.
 //!
-//! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event;
-//! [`plan`], [`states`] and [`commit`] are how it changes the world, once; [`outbox`], [`endpoint`], [`lane`], [`delivery`],
+//! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event,
+//! and [`bulk`] how many of them are run again; [`plan`], [`states`] and [`commit`] are how it changes the world, once;
+//! [`stale`] is how far that can be believed; [`outbox`], [`endpoint`], [`destination`], [`lane`], [`delivery`],
 //! [`breaker`] and [`address`] are how that is told to others; [`ports`] is what all of it needs from a store, a queue and a network.
 
 pub mod address;
 pub mod body;
 pub mod breaker;
+pub mod bulk;
 pub mod commit;
 pub mod delivery;
+pub mod destination;
 pub mod endpoint;
 pub mod event;
 pub mod fetch;
@@ -25,4 +28,5 @@ pub mod ports;
 pub mod retry;
 pub mod secret;
 pub mod source;
+pub mod stale;
 pub mod states;

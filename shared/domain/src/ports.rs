@@ -4,11 +4,13 @@
 //! The methods say what happens in our words, not how a table does it. What callers branch on is an enum; an error
 //! means that nothing is known, or that nothing can be done.
 
+pub mod bulk;
 pub mod published_keys;
 pub mod source_secrets;
+pub mod turns;
 pub mod watch;
 
-use std::{error::Error, time::Duration};
+use std::{collections::BTreeSet, error::Error, time::Duration};
 
 use jiff::Timestamp;
 
@@ -27,8 +29,10 @@ use crate::{
 };
 
 pub use self::{
+    bulk::{Again, Bulk, Start, Walk},
     published_keys::{KEY_LIFE, MAX_KEYS_OWED, MAX_OWED, Owed, PublishedKey, PublishedKeys, Want},
     source_secrets::{Changed, Learning, SetSourceSecrets, SourceSecret, SourceSecrets},
+    turns::{Turn, Turns},
     watch::{AcceptReport, RejectReport, RejectSample, SourceHealth, Watch},
 };
 
@@ -142,6 +146,8 @@ pub struct AttemptNote {
     pub due_at: Timestamp,
     /// What will happen next and when, in plain words.
     pub next_action: String,
+    /// Until when it waits for something that is not its own failure; `None`: it does not wait any more.
+    pub waits_until: Option<Timestamp>,
     /// How far a request with many events was split; `None`: as far as before. See [`Row::split`].
     pub split: Option<u32>,
 }
@@ -174,8 +180,13 @@ pub trait DueInbox: Sync {
     /// Moves a due row's due time and counts the sweep. [`Noted::Moved`]: it is not as read.
     fn claim(&self, row: &Row, due_at: Timestamp) -> impl Future<Output = Stored<Noted>> + Send;
 
-    /// What one shard of the pending index holds: how many rows, and when the oldest was received.
-    fn pending(&self, shard: u16) -> impl Future<Output = Stored<Backlog>> + Send;
+    /// What one shard of the pending index holds: how many rows, and when the oldest was received. Rows of the sources
+    /// `paused` wait on purpose, and are counted apart.
+    fn pending(
+        &self,
+        shard: u16,
+        paused: &BTreeSet<SourceName>,
+    ) -> impl Future<Output = Stored<Pending>> + Send;
 
     /// How many rows are parked in one shard.
     fn parked(&self, shard: u16) -> impl Future<Output = Stored<u64>> + Send;
@@ -206,6 +217,23 @@ impl Backlog {
             (a, b) => a.or(b),
         };
         Self { count: self.count + other.count, oldest }
+    }
+}
+
+/// What is pending in the inbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Rows that should be carried out.
+    pub owed: Backlog,
+    /// Rows of paused sources, which wait until somebody resumes these.
+    pub paused: Backlog,
+}
+
+impl Pending {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { owed: self.owed.and(other.owed), paused: self.paused.and(other.paused) }
     }
 }
 
@@ -361,7 +389,8 @@ pub trait Deliveries: Sync {
         events: &[EventId],
     ) -> impl Future<Output = Stored<Vec<Delivery>>> + Send;
 
-    /// Writes how a delivery stands after an attempt. Condition: still pending, with `before`'s attempts.
+    /// Writes how a delivery stands after an attempt, or the mark that one begins. Condition: still pending, with
+    /// `before`'s attempts and `before`'s mark.
     fn record(
         &self,
         lane: &LaneId,

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{SourceName, TenantId};
+use crate::{
+    fetch::Fetch,
+    id::{SourceName, TenantId},
+};
 
 /// The configuration of a source, as it stands in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +40,27 @@ pub struct Source {
     /// mode often shares its live mode's address. Other events are kept, and ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub only: BTreeMap<String, Value>,
+    /// How the provider is asked for the state of objects that its events are about. `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<Fetch>,
+    /// Its events are accepted, and wait until somebody resumes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+    /// When it was last resumed: no event has waited for longer than since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_at: Option<Timestamp>,
+    /// Longest that it is usually silent. After that, what is held of its objects is doubted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_after: Option<SignedDuration>,
+}
+
+/// That a source is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// Since when.
+    pub since: Timestamp,
+    /// Why, in the words of whoever paused it.
+    pub reason: String,
 }
 
 /// An event of a mode that its source does not want. What it says instead is a stranger's text, and not repeated.
@@ -67,7 +91,25 @@ impl Source {
             awaits_secret_until: None,
             config: BTreeMap::new(),
             only: BTreeMap::new(),
+            fetch: None,
+            paused: None,
+            resumed_at: None,
+            silent_after: None,
         }
+    }
+
+    /// The source, paused. One that is paused stays as it was paused first.
+    #[must_use]
+    pub fn pause(&self, reason: &str, now: Timestamp) -> Self {
+        let paused = || Paused { since: now, reason: reason.to_owned() };
+        Self { paused: Some(self.paused.clone().unwrap_or_else(paused)), ..self.clone() }
+    }
+
+    /// The source, resumed. One that is not paused stays as it is.
+    #[must_use]
+    pub fn resume(&self, now: Timestamp) -> Self {
+        let resumed_at = if self.paused.is_some() { Some(now) } else { self.resumed_at };
+        Self { paused: None, resumed_at, ..self.clone() }
     }
 
     /// The source under whose name its events are filed.
@@ -173,6 +215,32 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_source_is_paused_once_and_resumed_once() {
+        let (now, later) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
+        let plain = source(json!({}));
+        let paused = plain.pause("a bug", now);
+        assert_eq!(paused.paused, Some(Paused { since: now, reason: "a bug".to_owned() }));
+        assert_eq!(paused.pause("another", later), paused);
+        let resumed = paused.resume(later);
+        assert_eq!((&resumed.paused, resumed.resumed_at), (&None, Some(later)));
+        assert_eq!(resumed.resume(now), resumed);
+        assert_eq!(plain.resume(now), plain);
+    }
+
+    /// What an earlier version wrote reads, and what is not used is not written.
+    #[test]
+    fn a_source_that_was_never_paused_is_written_as_before() {
+        let text = serde_json::to_value(source(json!({}))).unwrap();
+        let names = ["paused", "resumed_at", "silent_after"];
+        assert!(names.iter().all(|name| text.get(name).is_none()), "{text}");
+        assert_eq!(serde_json::from_value::<Source>(text).unwrap(), source(json!({})));
+        let silent_after = Some(SignedDuration::from_hours(2));
+        let full = Source { silent_after, ..source(json!({})).pause("a bug", Timestamp::MAX) };
+        let text = serde_json::to_string(&full).unwrap();
+        assert_eq!(serde_json::from_str::<Source>(&text).unwrap(), full);
+    }
 
     fn source(only: Value) -> Source {
         let scheme = SchemeChoice::Preset("stripe".to_owned());

@@ -258,3 +258,172 @@ fn bad_pointer(at: &str) -> Option<BadStates> {
     let good = at.starts_with('/') && at.len() <= MAX_POINTER;
     (!good).then(|| BadStates::Pointer(at.chars().take(MAX_POINTER).collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The orders of the payments example.
+    fn orders() -> States {
+        let end: &[&str] = &[];
+        States::new(
+            "PENDING",
+            &[
+                ("PENDING", &["PROCESSING", "PAID", "FAILED"]),
+                ("PROCESSING", &["PAID", "FAILED"]),
+                ("FAILED", &["PAID"]),
+                ("PAID", end),
+            ],
+        )
+        .unwrap()
+    }
+
+    /// D11, D12, D13
+    #[test]
+    fn a_proposal_is_allowed_or_refused_with_the_reason() {
+        let check = |from: Option<&str>, to: &str, expected: &str| {
+            let told = match orders().propose(from, to) {
+                Move::Allowed => "allowed".to_owned(),
+                Move::Same => "same".to_owned(),
+                Move::Refused(why) => why,
+            };
+            assert_eq!(told, expected, "{from:?} to {to}");
+        };
+        check(Some("PENDING"), "PAID", "allowed");
+        check(Some("FAILED"), "PAID", "allowed");
+        check(Some("PAID"), "PAID", "same");
+        check(Some("PAID"), "FAILED", "PAID → FAILED is not a move");
+        check(Some("PROCESSING"), "PENDING", "PROCESSING → PENDING is not a move");
+        check(Some("PENDING"), "REFUNDED", "REFUNDED is not a state");
+        check(Some("REFUNDED"), "PAID", "REFUNDED, where it is, is not a state any more");
+        check(None, "PENDING", "allowed");
+        // The event that made it has not come yet, or never will.
+        check(None, "PAID", "allowed");
+        check(None, "REFUNDED", "REFUNDED is not a state");
+    }
+
+    #[test]
+    fn a_thing_that_is_not_there_stands_at_the_start() {
+        let states = States::new("A", &[("A", &["B"]), ("B", &["C"]), ("C", &[])]).unwrap();
+        assert_eq!(states.propose(None, "B"), Move::Allowed);
+        assert_eq!(states.propose(None, "C"), Move::Refused("A → C is not a move".to_owned()));
+    }
+
+    /// D14, D15, D16
+    #[test]
+    fn a_machine_says_whether_the_order_of_its_events_matters() {
+        assert_eq!(orders().order_matters(), None);
+        let check = |moves: &[(&str, &[&str])], expected: Option<(&str, &str)>| {
+            let found = States::new("A", moves).unwrap().order_matters();
+            let expected = expected.map(|(a, b)| (a.to_owned(), b.to_owned()));
+            assert_eq!(found, expected, "{moves:?}");
+        };
+        check(&[("A", &[])], None);
+        check(&[("A", &["B"]), ("B", &[])], None);
+        // Two ends: whichever comes first stays.
+        check(&[("A", &["B", "C"]), ("B", &[]), ("C", &[])], Some(("B", "C")));
+        // There and back.
+        check(&[("A", &["B"]), ("B", &["A"])], Some(("A", "B")));
+        // A step that may not be left out.
+        check(&[("A", &["B"]), ("B", &["C"]), ("C", &[])], Some(("B", "C")));
+        // What nothing leads to does not matter.
+        check(&[("A", &["B"]), ("B", &[]), ("X", &["Y", "Z"]), ("Y", &[]), ("Z", &[])], None);
+    }
+
+    #[test]
+    fn what_is_no_machine_is_refused_with_what_would_be_right() {
+        let check = |written: Value, expected: &str| {
+            let found = serde_json::from_value::<States>(written.clone()).unwrap_err().to_string();
+            assert_eq!(found, expected, "{written}");
+        };
+        check(json!({ "start": "A", "moves": {} }), "a machine has 1 to 50 states, and this one 0");
+        check(
+            json!({ "start": "B", "moves": { "A": [] } }),
+            r#""B", the start, is not among the states; add it to the moves, with what may follow it"#,
+        );
+        check(
+            json!({ "start": "A", "moves": { "A": ["B"] } }),
+            r#""B", which may follow "A", is not among the states; add it to the moves, with nothing if it is an end"#,
+        );
+        check(
+            json!({ "start": "A", "moves": { "A": ["A"] } }),
+            r#""A" may follow itself in every machine; leave that move out"#,
+        );
+        check(
+            json!({ "start": "A", "moves": { "A": [], "a\nb": [] } }),
+            r#"the name of a state is 1 to 100 bytes without control characters, unlike "a\nb""#,
+        );
+        let many: BTreeMap<String, Vec<String>> =
+            (0..51).map(|n| (n.to_string(), Vec::new())).collect();
+        check(
+            json!({ "start": "1", "moves": many }),
+            "a machine has 1 to 50 states, and this one 51",
+        );
+        let found = serde_json::from_value::<States>(
+            json!({ "start": "A", "moves": { "A": [] }, "end": 1 }),
+        );
+        assert!(found.unwrap_err().to_string().starts_with("unknown field `end`"));
+    }
+
+    #[test]
+    fn mirrored_states_are_read_where_a_pointer_says() {
+        let written =
+            |at: &str| json!({ "at": at, "states": { "start": "A", "moves": { "A": [] } } });
+        let good = written("/data/object/status");
+        let read: MirrorStates = serde_json::from_value(good.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), good);
+        for bad in ["", "status", &format!("/{}", "x".repeat(200))] {
+            let found = serde_json::from_value::<MirrorStates>(written(bad)).unwrap_err();
+            assert!(found.to_string().contains("is no JSON pointer"), "{found}");
+        }
+    }
+
+    fn machine() -> impl Strategy<Value = States> {
+        let names = ["A", "B", "C", "D"];
+        prop::collection::vec(any::<bool>(), 16).prop_map(move |allowed| {
+            let next = |from: usize| {
+                let to = (0..4).filter(|to| *to != from && allowed[from * 4 + to]);
+                to.map(|to| names[to].to_owned()).collect()
+            };
+            let moves = (0..4).map(|from| (names[from].to_owned(), next(from))).collect();
+            States { start: "A".to_owned(), moves }
+        })
+    }
+
+    proptest! {
+        /// D15: the law that `order_matters` stands for, in both directions.
+        #[test]
+        fn where_order_does_not_matter_every_arrival_ends_alike(
+            states in machine(),
+            (arrival, shuffled) in prop::collection::vec(0_usize..4, 0..8)
+                .prop_flat_map(|arrival| (Just(arrival.clone()), Just(arrival).prop_shuffle())),
+            again in prop::collection::vec((0_usize..8, 0_usize..8), 0..4),
+        ) {
+            let names = ["A", "B", "C", "D"];
+            let end = |arrival: &[usize]| {
+                arrival.iter().fold(None, |at, to| states.after(at, names[*to]))
+            };
+            // Some come twice.
+            let mut repeated = shuffled.clone();
+            for (which, at) in again {
+                if let Some(one) = shuffled.get(which) {
+                    repeated.insert(at.min(repeated.len()), *one);
+                }
+            }
+            match states.order_matters() {
+                None => prop_assert_eq!(end(&arrival), end(&repeated)),
+                Some((first, second)) => {
+                    let reached = states.reachable();
+                    let differ = reached.iter().any(|at| {
+                        states.after(states.after(*at, &first), &second)
+                            != states.after(states.after(*at, &second), &first)
+                    });
+                    prop_assert!(differ, "{first} and {second} commute");
+                }
+            }
+        }
+    }
+}

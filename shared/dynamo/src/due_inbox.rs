@@ -1,9 +1,11 @@
 //! What the sweeper reads and claims of the inbox, and what is counted in it.
 
+use std::collections::BTreeSet;
+
 use domain::{
-    id::InboxKey,
+    id::{InboxKey, SourceName},
     inbox::{Claim, Noted, Row},
-    ports::{Backlog, DueInbox, Stored},
+    ports::{Backlog, DueInbox, Pending, Stored},
 };
 use jiff::Timestamp;
 
@@ -51,10 +53,20 @@ impl DueInbox for InboxTable {
         Ok(self.table().update(keys::event(&claim.key), &change).await?.noted())
     }
 
-    async fn pending(&self, shard: u16) -> Stored<Backlog> {
+    async fn pending(&self, shard: u16, paused: &BTreeSet<SourceName>) -> Stored<Pending> {
         // In no order of age: a row that was claimed often is old, and due late. So the index projects its age.
         let all = Range::index(keys::BY_DUE, pending(shard));
-        self.table().backlog(&all, "received_at").await
+        let mut pending = Pending::default();
+        self.table()
+            .each(&all, |item| {
+                let one = Backlog { count: 1, oldest: Some(Reader(&item).time("received_at")?) };
+                let is_paused = !paused.is_empty() && paused.contains(key(&item)?.source());
+                let part = if is_paused { &mut pending.paused } else { &mut pending.owed };
+                *part = part.and(one);
+                Ok(())
+            })
+            .await?;
+        Ok(pending)
     }
 
     async fn parked(&self, shard: u16) -> Stored<u64> {

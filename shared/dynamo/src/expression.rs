@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 pub(crate) struct Expression {
     sets: Vec<String>,
     adds: Vec<String>,
+    drops: Vec<String>,
     removes: Vec<String>,
     conditions: Vec<String>,
     names: HashMap<String, String>,
@@ -66,6 +67,25 @@ impl Expression {
         self
     }
 
+    /// Puts a text into a set of texts, if it is not there.
+    pub(crate) fn put_into(mut self, name: &str, text: &str) -> Self {
+        self.adds.push(format!("#{name} :{name}"));
+        self.set_of(name, text);
+        self
+    }
+
+    /// Takes a text out of a set of texts, if it is there.
+    pub(crate) fn take_out(mut self, name: &str, text: &str) -> Self {
+        self.drops.push(format!("#{name} :{name}"));
+        self.set_of(name, text);
+        self
+    }
+
+    fn set_of(&mut self, name: &str, text: &str) {
+        self.name(name);
+        self.value(name, AttributeValue::Ss(vec![text.to_owned()]));
+    }
+
     /// Removes attributes.
     pub(crate) fn clear<const N: usize>(mut self, names: [&str; N]) -> Self {
         for name in names {
@@ -98,8 +118,12 @@ impl Expression {
         let clause = |word: &str, parts: &[String]| {
             (!parts.is_empty()).then(|| format!("{word} {}", parts.join(", ")))
         };
-        let clauses =
-            [clause("SET", &self.sets), clause("ADD", &self.adds), clause("REMOVE", &self.removes)];
+        let clauses = [
+            clause("SET", &self.sets),
+            clause("ADD", &self.adds),
+            clause("DELETE", &self.drops),
+            clause("REMOVE", &self.removes),
+        ];
         let clauses: Vec<_> = clauses.into_iter().flatten().collect();
         (!clauses.is_empty()).then(|| clauses.join(" "))
     }
@@ -161,6 +185,15 @@ mod tests {
             "SET #since = if_not_exists(#since, :since) ADD #bad :bad, #all :one"
         );
         assert_eq!(update.values().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn sets_grow_and_shrink_by_one_text() {
+        let grown = Expression::new().put_into("ids", "a");
+        let shrunk = Expression::new().take_out("ids", "a");
+        assert_eq!(grown.update().unwrap(), "ADD #ids :ids");
+        assert_eq!(shrunk.update().unwrap(), "DELETE #ids :ids");
+        assert_eq!(grown.values().unwrap()[":ids"], AttributeValue::Ss(vec!["a".to_owned()]));
     }
 
     #[test]

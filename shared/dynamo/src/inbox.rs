@@ -66,12 +66,12 @@ pub(crate) fn finished(finish: &Finish) -> Stored<Expression> {
         .set("expires_at", seconds(finish.expires_at))
         .set_or_clear("results", results)
         .set_or_clear("next_action", finish.reason.as_ref().map(s))
-        .clear(["pending_shard", "due_at"]))
+        .clear(["pending_shard", "due_at", "waits_until"]))
 }
 
 impl InboxTable {
     /// A row becomes pending again.
-    fn armed(&self, key: &InboxKey, due_at: Timestamp, now: Timestamp) -> Expression {
+    pub(crate) fn armed(&self, key: &InboxKey, due_at: Timestamp, now: Timestamp) -> Expression {
         Expression::new()
             .set("status", word(&Status::Pending))
             .set("attempts", n(0))
@@ -80,13 +80,21 @@ impl InboxTable {
             .set("due_at", ms(due_at))
             .set("pending_shard", keys::inbox_shard(key, self.shards))
             .count_up("cycle")
-            .clear(["dead_at", "dead_shard", "finished_at", "next_action", "expires_at", "split"])
+            .clear([
+                "dead_at",
+                "dead_shard",
+                "finished_at",
+                "next_action",
+                "waits_until",
+                "expires_at",
+                "split",
+            ])
     }
 
     /// Does what makes a row stay for longer than its body would. The condition of `change` leaves out rows with a body
     /// beside them at first, so that the common row costs one write; for the others the body's expiry goes first, and
     /// a death in between leaves a body too long instead of too short.
-    async fn keep(
+    pub(crate) async fn keep(
         &self,
         key: &InboxKey,
         change: Expression,
@@ -180,7 +188,8 @@ impl Inbox for InboxTable {
         let mut change = Expression::new()
             .set("attempts", n(note.attempts))
             .set("due_at", ms(note.due_at))
-            .set("next_action", s(&note.next_action));
+            .set("next_action", s(&note.next_action))
+            .set_or_clear("waits_until", note.waits_until.map(ms));
         if let Some(failure) = &note.failure {
             change = failed(change, failure);
         }
@@ -203,7 +212,7 @@ impl Inbox for InboxTable {
             .set("attempts", n(attempts))
             .set("dead_at", ms(now))
             .set("dead_shard", keys::inbox_shard(&claim.key, self.shards))
-            .clear(["pending_shard", "due_at", "next_action", "expires_at"]);
+            .clear(["pending_shard", "due_at", "next_action", "waits_until", "expires_at"]);
         let change = as_claimed(failed(change, failure), claim);
         let may = |old: &Item| {
             let old = Reader(old);

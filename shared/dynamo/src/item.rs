@@ -153,6 +153,12 @@ impl<'a> Reader<'a> {
         list.map(Vec::as_slice).ok_or_else(|| self.bad(name))
     }
 
+    /// A set of texts.
+    pub(crate) fn texts(self, name: &str) -> Stored<&'a [String]> {
+        let texts = self.0.get(name).and_then(|value| value.as_ss().ok());
+        texts.map(Vec::as_slice).ok_or_else(|| self.bad(name))
+    }
+
     /// A map.
     pub(crate) fn map(self, name: &str) -> Stored<&'a Item> {
         self.0.get(name).and_then(|value| value.as_m().ok()).ok_or_else(|| self.bad(name))

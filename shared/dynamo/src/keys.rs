@@ -7,12 +7,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use domain::{
     body::Sha256Hash,
     event::ObjectRef,
-    id::{EndpointId, EventId, InboxKey, SourceName, TenantId, shard_of},
+    id::{EndpointId, EventId, InboxKey, ReplayId, SourceName, TenantId, shard_of},
     lane::{LaneId, Pointer},
     plan::OperationKey,
     ports::AuditEntry,
 };
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use crate::item::{Item, s};
 
@@ -27,6 +27,8 @@ const MAX_PART: usize = 512;
 pub(crate) const BY_DUE: &str = "by_due";
 /// The index of parked inbox rows.
 pub(crate) const BY_DEAD: &str = "by_dead";
+/// The index of inbox rows by source and day.
+pub(crate) const BY_SOURCE: &str = "by_source";
 /// The index of outgoing events that are still NEW.
 pub(crate) const BY_UNRELAYED: &str = "by_unrelayed";
 /// The index of lanes that sleep until a time.
@@ -99,8 +101,13 @@ pub(crate) fn inbox_shard(key: &InboxKey, shards: u16) -> AttributeValue {
 
 /// `source_day`.
 pub(crate) fn source_day(key: &InboxKey, received_at: Timestamp, shards: u16) -> AttributeValue {
-    let shard = shard_of(&key.to_string(), shards);
-    s(format!("{}#{}#{shard}", key.source(), received_at.strftime("%Y%m%d")))
+    let day = TimeZone::UTC.to_datetime(received_at).date();
+    source_day_of(key.source(), day, shard_of(&key.to_string(), shards))
+}
+
+/// `source_day` of everything that stands together.
+pub(crate) fn source_day_of(source: &SourceName, day: Date, shard: u16) -> AttributeValue {
+    s(format!("{source}#{}#{shard}", day.strftime("%Y%m%d")))
 }
 
 /// The inbox key in the partition key of a row.
@@ -137,6 +144,11 @@ pub(crate) fn heartbeat(source: &SourceName) -> Key {
     Key::new(heartbeat_partition(source), HEARTBEAT)
 }
 
+/// Where reconciliation of a source stands.
+pub(crate) fn cursor(source: &SourceName) -> Key {
+    Key::new(format!("CURSOR#{source}"), "RECONCILE")
+}
+
 /// When a secret last matched.
 pub(crate) fn heartbeat_of_secret(source: &SourceName, id: &str) -> Key {
     Key::new(heartbeat_partition(source), format!("{SECRETS}{}", last(id)))
@@ -169,6 +181,11 @@ pub(crate) const OWED: &str = "OWED";
 
 pub(crate) fn owed(source: &SourceName) -> Key {
     Key::new(OWED.to_owned(), format!("SOURCE#{source}"))
+}
+
+/// How turns at calling a source's provider stand.
+pub(crate) fn turns(source: &SourceName) -> Key {
+    Key::new(format!("RATE#{source}"), "FETCH")
 }
 
 // ----- outbox
@@ -276,6 +293,31 @@ pub(crate) fn endpoints_epoch(tenant: &TenantId) -> Key {
     Key::new(tenant_partition(tenant), "ENDPOINTS_EPOCH")
 }
 
+pub(crate) fn replay(id: ReplayId) -> Key {
+    Key::new(format!("REPLAY#{id}"), "CURRENT")
+}
+
+/// The partition that lists all bulk work, in order of time, and names what is under way.
+pub(crate) const REPLAYS: &str = "REPLAYS";
+/// What the sort keys of the list begin with.
+pub(crate) const LISTED_REPLAYS: &str = "REPLAY#";
+
+/// Bulk work in the list.
+pub(crate) fn listed_replay(id: ReplayId, began: Timestamp) -> Key {
+    Key::new(REPLAYS.to_owned(), format!("{LISTED_REPLAYS}{}#{id}", digits(began)))
+}
+
+/// The bulk work in a sort key of the list.
+pub(crate) fn read_listed_replay(sk: &str) -> Option<ReplayId> {
+    let (_, id) = sk.strip_prefix(LISTED_REPLAYS)?.split_once('#')?;
+    id.parse().ok()
+}
+
+/// What bulk work is under way: one item, so that the sweeper reads one.
+pub(crate) fn open_replays() -> Key {
+    Key::new(REPLAYS.to_owned(), "OPEN")
+}
+
 /// Entries of one month stand together; the hash of the entry keeps two of one moment apart.
 pub(crate) fn audit(entry: &AuditEntry) -> Key {
     let AuditEntry { tenant, at, actor, action, subject } = entry;
@@ -338,12 +380,14 @@ mod tests {
             operation(&"credit#in_1".parse().unwrap()),
             lease("stripe#invoice#in_1"),
             request(&tenant, "k-1"),
+            cursor(&source),
             heartbeat(&source),
             heartbeat_of_secret(&source, "2026"),
             rejects(&source, at(1_790_000_000_123)),
             sample(&source, 7),
             published(&source, "k#1"),
             owed(&source),
+            turns(&source),
             outgoing(&tenant, evt(7)),
             lane(&a_lane()),
             delivery(&a_lane(), evt(7)),
@@ -355,6 +399,9 @@ mod tests {
             secrets(&tenant, ep),
             endpoints_epoch(&tenant),
             audit(&entry),
+            replay(ReplayId::new(Uuid::from_u128(3))),
+            listed_replay(ReplayId::new(Uuid::from_u128(3)), at(1_790_000_000_123)),
+            open_replays(),
         ];
         let lines: Vec<_> = keys.iter().map(|key| format!("{} / {}", key.pk, key.sk)).collect();
         insta::assert_snapshot!(lines.join("\n"));
@@ -371,6 +418,8 @@ mod tests {
         let tenant: TenantId = "demo".parse().unwrap();
         let key = outgoing(&tenant, evt(7));
         assert_eq!(read_outgoing(&key.pk, &key.sk), Some((tenant, evt(7))));
+        let id = ReplayId::new(Uuid::from_u128(3));
+        assert_eq!(read_listed_replay(&listed_replay(id, at(5)).sk), Some(id));
         assert_eq!(read_lane("LANE#demo#nonsense#0"), None);
         assert_eq!(read_pointer("DUE#x"), None);
         assert_eq!(read_inbox_key("no-separator"), None);

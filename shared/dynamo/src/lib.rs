@@ -6,8 +6,8 @@
 //!
 //! Reading order: `keys` spells every key; `item` and `expression` are how items are read and how writes are worded;
 //! `table` makes the calls and `error` names their failures; `items` has one reader and one writer for each kind of item;
-//! then one file for each port: [`InboxTable`] (inbox, due inbox), [`StateTable`] (state, commit, watch, provider
-//! keys), [`OutboxTable`], [`DeliveriesTable`] (fan-out, lanes, deliveries), [`RegistryTable`] (registry, configure).
+//! then one file for each port: [`InboxTable`] (inbox, due inbox, walk), [`StateTable`] (state, commit, watch, provider
+//! keys), [`OutboxTable`], [`DeliveriesTable`] (fan-out, lanes, deliveries), [`RegistryTable`] (registry, configure, bulk).
 //!
 //! Times in items are epoch milliseconds; `expires_at`, which the store itself reads, is epoch seconds. Only what is
 //! finished carries it, and code compares it instead of trusting that the store has deleted in time.
@@ -16,6 +16,7 @@
 //! repeated by the SDK after its answer was lost.
 
 mod beside;
+mod bulk;
 mod commit;
 mod configure;
 mod deliveries;
@@ -33,6 +34,8 @@ mod published_keys;
 mod registry;
 mod state;
 mod table;
+mod turns;
+mod walk;
 mod watch;
 
 pub use crate::{

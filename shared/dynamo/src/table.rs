@@ -66,17 +66,18 @@ pub(crate) struct Range {
     condition: Expression,
     newest_first: bool,
     limit: Option<usize>,
+    after: Option<Item>,
 }
 
 impl Range {
     /// Rows of an index, eventually consistent.
     pub(crate) fn index(index: &'static str, condition: Expression) -> Self {
-        Self { index: Some(index), condition, newest_first: false, limit: None }
+        Self { index: Some(index), condition, newest_first: false, limit: None, after: None }
     }
 
     /// Rows of a partition, consistent.
     pub(crate) fn partition(condition: Expression) -> Self {
-        Self { index: None, condition, newest_first: false, limit: None }
+        Self { index: None, condition, newest_first: false, limit: None, after: None }
     }
 
     /// From the end.
@@ -87,6 +88,11 @@ impl Range {
     /// No more than this many rows.
     pub(crate) fn limit(self, limit: usize) -> Self {
         Self { limit: Some(limit), ..self }
+    }
+
+    /// Behind the row with these keys, those of the index included. It need not be there any more.
+    pub(crate) fn after(self, keys: Option<Item>) -> Self {
+        Self { after: keys, ..self }
     }
 }
 
@@ -212,7 +218,7 @@ impl Table<'_> {
         mut row: impl FnMut(Item) -> Stored<()> + Send,
     ) -> Stored<()> {
         let mut left = range.limit;
-        let mut from = None;
+        let mut from = range.after.clone();
         while left != Some(0) {
             let page = left.map(|left| i32::try_from(left).unwrap_or(i32::MAX));
             let output = self

@@ -97,6 +97,11 @@ impl Watch for StateTable {
         Ok(health)
     }
 
+    async fn reconciled_until(&self, source: &SourceName) -> Stored<Option<Timestamp>> {
+        let cursor = self.table().get(keys::cursor(source)).await?;
+        cursor.map(|item| Reader(&item).time("until")).transpose()
+    }
+
     async fn rejected(
         &self,
         source: &SourceName,

@@ -7,10 +7,11 @@
 //! come in at all, and [`element`] the events of a request with several; [`accept`] puts it into the inbox; [`body`] is
 //! how its bytes are kept and read back, [`content`] what they mean once their [`encoding`] is undone. [`fanout`] is how
 //! one outgoing event becomes its deliveries; [`payload`] is how the bytes of
-//! an outgoing event are kept and read back.
+//! an outgoing event are kept and read back. [`bulk`] runs many events again.
 
 pub mod accept;
 pub mod body;
+pub mod bulk;
 pub mod content;
 pub mod element;
 pub mod encoding;

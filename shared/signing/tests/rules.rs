@@ -327,3 +327,34 @@ fn what_a_problem_repeats_of_the_scheme_is_one_harmless_line() {
     assert_eq!(found.len(), 2, "{found:#?}");
     assert!(found.iter().all(|problem| !problem.chars().any(char::is_control)), "{found:#?}");
 }
+
+#[test]
+fn a_version_has_one_part_without_a_list_or_a_few_in_one() {
+    let version = |version: Value| over(json!({ "identity": { "version": version } }));
+    let part = || json!({ "from": "{json:/v}", "kind": "number" });
+    let parts = |count: usize| version(json!({ "parts": vec![part(); count] }));
+    check(version(part()), "");
+    check(parts(2), "");
+    check(parts(4), "");
+    let few = "identity.version.parts: must be a list of 2 to 4 tables with `from` and `kind`";
+    for count in [0, 1, 5] {
+        check(parts(count), few);
+    }
+    check(
+        version(json!({ "parts": [part(), { "kind": "number" }] })),
+        "identity.version.parts: must each say `from` where they are found",
+    );
+    check(
+        version(json!({ "parts": [part(), { "from": "{json:/w}", "kind": "date" }] })),
+        "identity.version.parts[1].kind: ",
+    );
+    check(
+        version(json!({ "parts": [part(), { "from": "{json:/w}", "trusted": true }] })),
+        "identity.version.parts[1].trusted: is not a key of a scheme",
+    );
+    // One way of saying it, or the other.
+    check(
+        version(json!({ "parts": [part(), part()], "kind": "number" })),
+        "identity.version.kind: is not a key of a scheme",
+    );
+}

@@ -237,6 +237,61 @@ fn identity_is_read_where_the_scheme_says() {
     }
 }
 
+fn versioned(version: &str) -> Scheme {
+    let scheme = format!(
+        r#"{{"algorithm": "token", "signature": {{"from": "{{header:x-token}}"}}, "identity": {{"version": {version}}}}}"#
+    );
+    Scheme::from_json(&scheme).unwrap()
+}
+
+/// D5: the first part that differs decides, and a version of which a part is missing is none.
+#[test]
+fn a_version_of_several_parts_is_all_of_them_or_none() {
+    let scheme = versioned(
+        r#"{"parts": [{"from": "{json:/epoch}", "kind": "number"}, {"from": ["{json:/a}", "{json:/b}"], "kind": "lexical"},
+            {"from": "{json:/at}", "kind": "rfc3339"}], "trusted": true}"#,
+    );
+    let says = |body: &str| round(&scheme, &HeaderMap::new(), body.as_bytes()).unwrap();
+    let whole = says(r#"{"epoch": 3, "b": "x", "at": "2026-01-01T00:00:00Z"}"#);
+    let at = "2026-01-01T00:00:00Z".parse().unwrap();
+    let parts = vec![Version::Number(3), Version::Text("x".into()), Version::Time(at)];
+    assert_eq!((whole.version, whole.version_is_trusted), (Some(Version::Composite(parts)), true));
+    for lacking in [
+        r#"{"epoch": 3, "b": "x"}"#,
+        r#"{"epoch": 3, "b": "x", "at": "yesterday"}"#,
+        r#"{"epoch": -3, "b": "x", "at": "2026-01-01T00:00:00Z"}"#,
+        r#"{"b": "x", "at": "2026-01-01T00:00:00Z"}"#,
+        r#"{"epoch": 3, "b": " ", "at": "2026-01-01T00:00:00Z"}"#,
+        "{}",
+    ] {
+        assert_eq!(says(lacking).version, None, "{lacking}");
+    }
+}
+
+/// D6
+#[test]
+fn a_scheme_says_whether_its_events_have_versions_and_whether_they_can_be_trusted() {
+    let check = |scheme: &Scheme, has: bool, trusts: bool| {
+        assert_eq!((scheme.has_versions(), scheme.trusts_versions()), (has, trusts), "{scheme:?}");
+    };
+    check(&versioned(r#"{"from": "{json:/v}", "kind": "number", "trusted": true}"#), true, true);
+    check(&versioned(r#"{"from": "{json:/v}", "kind": "number"}"#), true, false);
+    let parts = r#"[{"from": "{json:/a}"}, {"from": "{json:/b}"}]"#;
+    check(&versioned(&format!(r#"{{"parts": {parts}, "trusted": true}}"#)), true, true);
+    check(&Scheme::preset("stripe").unwrap(), true, false);
+    check(&Scheme::preset("github").unwrap(), false, false);
+    // Of a request with several events, each has to say its own.
+    let batch = |version: &str| {
+        let scheme = format!(
+            r#"{{"algorithm": "token", "signature": {{"from": "{{header:x-token}}"}}, "batch": "/events",
+                "identity": {{"version": {{"from": "{version}", "trusted": true}}}}}}"#
+        );
+        Scheme::from_json(&scheme).unwrap()
+    };
+    check(&batch("{json:/v}"), true, true);
+    check(&batch("{header:x-version}"), false, false);
+}
+
 #[test]
 fn shopify_and_stripe_say_which_object_changed() {
     let mut headers = HeaderMap::new();

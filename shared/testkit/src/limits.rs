@@ -14,6 +14,8 @@ pub const LIMITS: Limits = Limits {
     },
     visibility: Duration::from_secs(180),
     horizon: Duration::from_secs(86_400),
+    wait_margin: Duration::from_secs(60),
+    pause_wait: Duration::from_secs(6 * 3600),
     redrive_margin: Duration::from_secs(120),
     retention: Duration::from_secs(35 * 86_400),
 };

@@ -9,8 +9,8 @@ use aws_sdk_dynamodb::{
     types::AttributeValue,
 };
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
-    Watch,
+    Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
+    State, Turns, Walk, Watch,
 };
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 use dynoxide::{Database, actions::create_table::CreateTableRequest};
@@ -32,17 +32,25 @@ pub(crate) struct Local {
     pub(crate) outbox: OutboxTable,
     pub(crate) lanes: DeliveriesTable,
     pub(crate) registry: RegistryTable,
-    server: AbortHandle,
+    /// Ends with these tables; none, if they are those of another process.
+    _server: Option<Server>,
 }
 
-impl Drop for Local {
+/// Who serves the tables.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    serving: AbortHandle,
+}
+
+impl Drop for Server {
     fn drop(&mut self) {
-        self.server.abort();
+        self.serving.abort();
     }
 }
 
-impl Local {
-    /// Fresh, empty tables.
+impl Server {
+    /// Serves fresh, empty tables.
     #[expect(clippy::disallowed_methods, reason = "the server ends with its handle")]
     pub(crate) async fn new() -> Self {
         let database = Database::memory().expect("a database in memory");
@@ -51,7 +59,21 @@ impl Local {
         }
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        let server = tokio::spawn(dynoxide::server::serve_on(listener, database)).abort_handle();
+        let serving = tokio::spawn(dynoxide::server::serve_on(listener, database)).abort_handle();
+        Self { port, serving }
+    }
+}
+
+impl Local {
+    /// Fresh, empty tables.
+    pub(crate) async fn new() -> Self {
+        let server = Server::new().await;
+        let tables = Self::at(server.port);
+        Self { _server: Some(server), ..tables }
+    }
+
+    /// The tables that are served at a port of this machine.
+    pub(crate) fn at(port: u16) -> Self {
         let client = client(port);
         let state = StateTable {
             client: client.clone(),
@@ -78,7 +100,7 @@ impl Local {
             },
             registry: RegistryTable { client: client.clone(), table: "RegistryTable".to_owned() },
             client,
-            server,
+            _server: None,
         }
     }
 
@@ -103,11 +125,11 @@ impl Local {
 }
 
 impl Tables for Local {
-    fn inbox(&self) -> &(impl Inbox + DueInbox) {
+    fn inbox(&self) -> &(impl Inbox + DueInbox + Walk) {
         &self.inbox
     }
 
-    fn state(&self) -> &(impl State + Watch + PublishedKeys) {
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns) {
         &self.state
     }
 
@@ -119,7 +141,7 @@ impl Tables for Local {
         &self.lanes
     }
 
-    fn registry(&self) -> &(impl Configure + Learning) {
+    fn registry(&self) -> &(impl Configure + Learning + Bulk) {
         &self.registry
     }
 

@@ -3,29 +3,36 @@
 use std::{pin::Pin, task::Poll, time::Duration};
 
 use domain::{
-    event::ObjectRef,
-    id::SourceName,
+    bulk::{Kind, MAX_OPEN, Order, RATE, Selection, Work},
+    event::{ObjectRef, Version},
+    id::{InboxKey, ReplayId, SourceName},
     inbox::{COUNT_FIRST_FROM, Noted, Status},
     message::InboundMessage,
     plan::{Change, Emit, Plan},
-    ports::{Inbox as _, Queue as _},
+    ports::{Bulk as _, Inbox as _, Queue as _, Stored},
     source::{Handler, SchemeChoice, Source},
 };
 use flow::{
     accept::Door,
+    bulk::{Bulks, Step},
     fanout::{FanOut, Fate},
-    incoming::Incoming,
+    incoming::{Fetched, Incoming},
 };
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
 use rand::{RngExt as _, rngs::StdRng};
+use serde_json::{Value, json};
 use signing::{Request, lookup::Call, sign::Outgoing};
 use sweeper::{
     Sweeper,
     errands::Errands,
     provider::{Answered, NoAnswer, Provider},
 };
-use testkit::{LIMITS, memory::MemorySecrets};
+use testkit::{
+    LIMITS,
+    memory::{MemoryQueue, MemorySecrets, Store},
+};
+use uuid::Uuid;
 use worker::{
     Received, Worker,
     handlers::{Current, Event, Handlers, SHIPPED},
@@ -34,11 +41,14 @@ use worker::{
 use crate::{
     ports::Broken,
     subscriber,
-    world::{BATCHED, RULES, SIGNING, Send, World, tenant},
+    world::{BATCHED, FAMILY, RULES, SIGNING, Send, World, tenant},
 };
 
 /// When the sweeper looks for an event that no message has brought to the worker.
 const FIRST_DUE: Duration = Duration::from_secs(120);
+
+/// How long a line waits for its order before it looks again.
+const LINE_WAITS: Duration = Duration::from_secs(900);
 
 /// Something that runs until it is done, or dies.
 pub(crate) struct Process<'w> {
@@ -58,7 +68,11 @@ pub(crate) const ACTORS: &[(&str, u32, Actor)] = &[
     ("relay", 3, relay),
     ("deliverer", 4, subscriber::deliverer),
     ("sweeper", 1, sweeper),
+    ("reconciler", 1, reconciler),
     ("person", 1, person),
+    ("operator", 1, operator),
+    ("replayer", 1, replayer),
+    ("advancer", 2, advancer),
 ];
 
 pub(crate) fn process<'w>(
@@ -111,10 +125,42 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
     let handler = Handler::Mirror { emit_to: None, states: None };
     let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
     let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request, now);
-    let store = &world.sim.store;
-    let door = Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE };
-    let accepted = door.accept(incoming, world.name("token"), now).await;
+    let accepted = door(world).accept(incoming, world.name("token"), now).await;
     accepted.is_ok() || world.sim.broken == Some(Broken::AnswersBeforeStoring)
+}
+
+fn door(world: &World) -> Door<'_, Store, MemoryQueue, Store> {
+    let store = &world.sim.store;
+    Door { inbox: store, queue: &world.inbound, bodies: store, first_due: FIRST_DUE }
+}
+
+/// The provider's list of what happened is read, and ingress accepts what is on it: what never came, and what did.
+pub(crate) fn reconciler<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    if world.sim.broken == Some(Broken::NoReconciler) {
+        return None;
+    }
+    let accepted = world.accepted.borrow();
+    let absent: Vec<usize> = (0..world.facts.len()).filter(|n| !accepted.contains(n)).collect();
+    drop(accepted);
+    // In a storm it also reads again what is known: its windows overlap.
+    let is_calm = world.weather.get().is_calm;
+    let listed = if is_calm { absent } else { (0..world.facts.len()).collect() };
+    let fact = *listed.get(rng.random_range(0..listed.len().max(1)))?;
+    process("reconciler", async move {
+        if fetch(world, fact).await {
+            world.accepted.borrow_mut().insert(fact);
+        }
+    })
+}
+
+/// An event of the provider's list, accepted as ingress accepts one. Whether it is in the table.
+pub(crate) async fn fetch(world: &World, fact: usize) -> bool {
+    let (now, body, headers) = (world.now(), world.facts[fact].body.as_slice(), HeaderMap::new());
+    let request = Request { method: "GET", url: "/", headers: &headers, body, path_secret: None };
+    let identity = signing::identify(&SIGNING.scheme, &request, now);
+    let source = world.facts[fact].key.source().clone();
+    let incoming = Incoming::fetched(source, Fetched { body, identity });
+    door(world).accept(incoming, world.name("token"), now).await.is_ok()
 }
 
 /// Lambda takes a few messages, and runs the worker on them.
@@ -168,7 +214,7 @@ pub(crate) async fn handle(world: &World, batch: Vec<Handed>) {
         queue: &world.inbound,
         limits: LIMITS,
         payload_max: 1_000_000,
-        handlers: Handlers { plan, ..SHIPPED },
+        handlers: HANDLERS,
         metrics: &world.metrics,
         now: world.clock(),
     };
@@ -188,21 +234,62 @@ pub(crate) async fn handle(world: &World, batch: Vec<Handed>) {
     }
 }
 
-/// The shipped handlers; and each object that is mirrored is credited once, whichever event comes first.
+/// The shipped handlers, and what this suite has of its own.
+const HANDLERS: Handlers = Handlers { reads, plan };
+
+/// A line of an order is nothing without its order.
+fn reads(handler: &Handler, event: &Event<'_>) -> Vec<ObjectRef> {
+    match order_of(event) {
+        _ if is_parcel(event) => vec![customer()],
+        Some(order) => vec![order],
+        None => (SHIPPED.reads)(handler, event),
+    }
+}
+
+fn is_parcel(event: &Event<'_>) -> bool {
+    event.source() == FAMILY && event.event_type() == Some("parcel.sent")
+}
+
+/// The order that a line belongs to.
+fn order_of(event: &Event<'_>) -> Option<ObjectRef> {
+    if event.source() != FAMILY || event.event_type() != Some("line.added") {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(event.body).ok()?;
+    let id = body.pointer("/data/object/parent")?.as_str()?.to_owned();
+    Some(ObjectRef { kind: "order".to_owned(), id })
+}
+
+/// A parcel is sent once more, and what goes out says to which version of its customer.
+fn send_parcel(event: &Event<'_>, current: &Current) -> Plan {
+    let Some(parcel) = event.row.object.clone() else { return Plan::reject("no parcel") };
+    let sent = current.object().map_or(0, |was| was.fields["sent"].as_u64().unwrap_or_default());
+    let to = current.of(&customer()).and_then(|customer| customer.version.as_number());
+    let told = json!({ "sent": sent + 1, "to": to });
+    let emit = Emit::new(tenant(), "parcel.sent", &parcel.id, told.to_string());
+    let change = Change::unchanged(parcel, current.object(), Version::Number(sent + 1), told);
+    Plan::change(change.then_emit(emit.aggregate_version(sent + 1)))
+}
+
+/// The one customer of the family.
+fn customer() -> ObjectRef {
+    ObjectRef { kind: "customer".to_owned(), id: "cu_1".to_owned() }
+}
+
+/// The shipped handlers; a line waits for its order; and each object that is mirrored is credited once, whichever event comes
+/// first.
 fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
-    match ((SHIPPED.plan)(handler, event, current), handler, &event.row.object) {
-        (Plan::Apply(mut changes), Handler::Mirror { .. }, Some(object)) => {
+    if order_of(event).is_some_and(|order| current.of(&order).is_none()) {
+        return Plan::requeue(LINE_WAITS, "the order of this line is not there yet");
+    }
+    if is_parcel(event) {
+        return send_parcel(event, current);
+    }
+    match ((SHIPPED.plan)(handler, event, current), event.source(), &event.row.object) {
+        (plan @ Plan::Apply(_), "mirror", Some(object)) => {
             let operation = format!("credit {}", object.id).parse().unwrap();
-            changes.push(Change::once(operation).then_emit(Emit {
-                tenant: tenant(),
-                event_type: "credit.given".to_owned(),
-                schema_version: 1,
-                aggregate_id: object.id.clone(),
-                aggregate_version: None,
-                name: "credit".to_owned(),
-                payload: credit(object),
-            }));
-            Plan::Apply(changes)
+            let given = Emit::new(tenant(), "credit.given", &object.id, credit(object));
+            plan.and(Change::once(operation).then_emit(given.name("credit")))
         }
         (plan, ..) => plan,
     }
@@ -210,7 +297,12 @@ fn plan(handler: &Handler, event: &Event<'_>, current: &Current) -> Plan {
 
 /// What subscribers get of an object's credit.
 pub(crate) fn credit(object: &ObjectRef) -> Vec<u8> {
-    format!(r#"{{"credit":"{}"}}"#, object.id).into_bytes()
+    credit_of(&object.id)
+}
+
+/// The same, by the object's id.
+pub(crate) fn credit_of(id: &str) -> Vec<u8> {
+    format!(r#"{{"credit":"{id}"}}"#).into_bytes()
 }
 
 /// A deadline that is over after so many polls.
@@ -244,13 +336,7 @@ pub(crate) fn relay<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w
     })
 }
 
-type Out<'w> = FanOut<
-    'w,
-    testkit::memory::Store,
-    testkit::memory::Store,
-    testkit::memory::Store,
-    testkit::memory::MemoryQueue,
->;
+type Out<'w> = FanOut<'w, Store, Store, Store, MemoryQueue>;
 
 fn fan_out(world: &World) -> Out<'_> {
     let store = &world.sim.store;
@@ -317,12 +403,92 @@ pub(crate) fn person<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'
     let finished = tables.inbox.values().filter(|item| item.row.status == Status::Processed);
     let finished: Vec<_> = finished.map(|item| item.row.new.key.clone()).collect();
     let key = finished.get(rng.random_range(0..finished.len().max(1)))?.clone();
-    process("person", async move {
-        let (store, now) = (&world.sim.store, world.now());
-        if let Ok(Noted::Yes) = store.replay(&key, now + FIRST_DUE, now).await {
-            world.inbound.send(&[InboundMessage(key)], Duration::ZERO).await;
-        }
+    process("person", replay(world, key))
+}
+
+/// An operator has an event handled again.
+pub(crate) async fn replay(world: &World, key: InboxKey) {
+    let (store, now) = (&world.sim.store, world.now());
+    if let Ok(Noted::Yes) = store.replay(&key, now + FIRST_DUE, now).await {
+        world.inbound.send(&[InboundMessage(key)], Duration::ZERO).await;
+    }
+}
+
+/// Somebody pauses a source, or resumes it; what waits is sent by bulk work, unless he is called away before he asks for it.
+pub(crate) fn operator<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    if !rng.random_bool(0.3) {
+        return None;
+    }
+    let names: Vec<_> = world.registry.tables().sources.keys().cloned().collect();
+    let source = names[rng.random_range(0..names.len())].clone();
+    if !world.is_paused(&source) {
+        world.pause(&source);
+        return None;
+    }
+    world.resume(&source);
+    if rng.random_bool(0.3) {
+        return None;
+    }
+    let selection = Selection::default().or_default(Kind::Resume);
+    process("operator", begin(world, source, Kind::Resume, selection, rng.random()))
+}
+
+/// Somebody has many events run again: those of a source that are parked, and perhaps those that are done.
+pub(crate) fn replayer<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    if !rng.random_bool(0.2) {
+        return None;
+    }
+    let names: Vec<_> = world.registry.tables().sources.keys().cloned().collect();
+    let source = names[rng.random_range(0..names.len())].clone();
+    let statuses = [Status::DeadLetter, Status::Ignored, Status::Processed];
+    let status = statuses.into_iter().filter(|_| rng.random_bool(0.5)).collect();
+    let selection = Selection { status, ..Selection::default() }.or_default(Kind::Replay);
+    process("replayer", begin(world, source, Kind::Replay, selection, rng.random()))
+}
+
+/// Begins bulk work.
+pub(crate) async fn begin(
+    world: &World,
+    source: SourceName,
+    kind: Kind,
+    selection: Selection,
+    id: u128,
+) {
+    let order = Order {
+        id: ReplayId::new(Uuid::from_u128(id)),
+        kind,
+        source,
+        selection,
+        rate: RATE,
+        reason: "because".to_owned(),
+        actor: "an operator".to_owned(),
+    };
+    // Whether it is there already, or too many are: nothing is lost.
+    let _ = world.sim.store.start(&Work::new(order, world.now()), MAX_OPEN).await;
+}
+
+/// Bulk work that is under way is advanced by a page, by whoever comes by; also by two at once.
+pub(crate) fn advancer<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w>> {
+    let open: Vec<_> = world.sim.store.tables().open_bulks.iter().copied().collect();
+    let id = *open.get(rng.random_range(0..open.len().max(1)))?;
+    process("advancer", async move {
+        // What could not be done the next one does.
+        let _ = advance(world, id).await;
     })
+}
+
+/// One page of bulk work.
+pub(crate) async fn advance(world: &World, id: ReplayId) -> Stored<Option<Step>> {
+    let store = &world.sim.store;
+    let Some(work) = store.bulk(id).await? else { return Ok(None) };
+    let bulks = Bulks {
+        inbox: store,
+        bulk: store,
+        queue: &world.inbound,
+        shards: store.shards,
+        first_due: FIRST_DUE,
+    };
+    Ok(Some(bulks.step(&work, world.now()).await?))
 }
 
 /// Something happens to the queue that no process did.

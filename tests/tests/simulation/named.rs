@@ -6,7 +6,7 @@ use domain::{
     event::Version,
     inbox::{Applied, Failure, Status},
     message::{InboundMessage, Message as _},
-    ports::{Inbox as _, Queue as _},
+    ports::Inbox as _,
 };
 use futures_util::FutureExt;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -17,15 +17,16 @@ use crate::{
     actors::{self, Handed, Process},
     ports::Broken,
     run::settle,
-    world::{Fact, Nature, PADDING, World, fact},
+    world::{Fact, Nature, World, fact},
 };
 
-fn invoice(id: &str, version: u64) -> Fact {
+/// The one invoice there is has changed.
+pub(crate) fn invoice(id: &str, version: u64) -> Fact {
     fact("mirror", id, "invoice.updated", "in_1", version, 0, Nature::Good)
 }
 
 /// Runs work to its end. `None`: the process died.
-fn run<'w, T: 'w>(world: &'w World, work: impl Future<Output = T> + 'w) -> Option<T> {
+pub(crate) fn run<'w, T: 'w>(world: &'w World, work: impl Future<Output = T> + 'w) -> Option<T> {
     let done = std::rc::Rc::new(std::cell::Cell::new(None));
     let keep = std::rc::Rc::clone(&done);
     let work = async move { keep.set(Some(work.await)) }.boxed_local();
@@ -36,30 +37,31 @@ fn run<'w, T: 'w>(world: &'w World, work: impl Future<Output = T> + 'w) -> Optio
 }
 
 /// A request of the provider that is answered with 2xx. Its message is not in the queue afterwards.
-fn accepted(world: &World, fact: usize) {
+pub(crate) fn accepted(world: &World, fact: usize) {
     assert_eq!(run(world, actors::accept(world, fact)), Some(true));
     world.accepted.borrow_mut().insert(fact);
     world.inbound.purge();
 }
 
 /// A message of a fact, as the worker gets it the first time.
-fn message(world: &World, fact: usize) -> Handed {
+pub(crate) fn message(world: &World, fact: usize) -> Handed {
     let text = InboundMessage(world.facts[fact].key.clone()).to_text();
     let message = Received { receipt: "lost".to_owned(), text, receives: 1, sent_at: world.now() };
     Handed { message, jitter: 0.5, polls: None, is_ack_lost: false }
 }
 
-fn handled(world: &World, fact: usize) {
+/// A worker gets the message of a fact.
+pub(crate) fn handled(world: &World, fact: usize) {
     let message = message(world, fact);
     run(world, actors::handle(world, vec![message]));
 }
 
 #[track_caller]
-fn all_is_well(world: &World) {
+pub(crate) fn all_is_well(world: &World) {
     assert_eq!(settle(world), Vec::<String>::new());
 }
 
-fn status(world: &World, fact: usize) -> Status {
+pub(crate) fn status(world: &World, fact: usize) -> Status {
     world.sim.store.tables().inbox[&world.facts[fact].key].row.status
 }
 
@@ -87,7 +89,7 @@ fn twenty_copies_at_once_are_one_row_one_effect_and_one_outgoing_event() {
 }
 
 /// Polls everybody in any order until all are done.
-fn shuffle<'w>(
+pub(crate) fn shuffle<'w>(
     world: &'w World,
     work: Vec<futures_util::future::LocalBoxFuture<'w, ()>>,
     rng: &mut StdRng,
@@ -140,7 +142,7 @@ fn every_order_of_four_events_ends_in_the_same_state() {
     assert_eq!(ends.len(), 1);
 }
 
-fn permutations(n: usize) -> Vec<Vec<usize>> {
+pub(crate) fn permutations(n: usize) -> Vec<Vec<usize>> {
     if n == 0 {
         return vec![Vec::new()];
     }
@@ -195,180 +197,6 @@ fn a_slow_copy_does_not_finish_a_row_that_was_parked_meanwhile() {
         let is_parked = status(&world, 0) == Status::DeadLetter;
         let is_untouched = store.tables().objects.is_empty();
         assert_eq!((is_parked, is_untouched), (broken.is_none(), broken.is_none()));
-    }
-}
-
-/// Q1 to Q5 of what a worker may meet: a fact, and what else there is.
-struct Scene {
-    name: &'static str,
-    facts: Vec<Fact>,
-    /// Facts that were carried out before.
-    before: usize,
-    /// Whether the row was parked, long ago.
-    is_parked: bool,
-}
-
-/// Every way through the worker that writes something.
-fn scenes() -> Vec<Scene> {
-    let scene =
-        |name, facts: Vec<Fact>| Scene { name, before: facts.len() - 1, facts, is_parked: false };
-    let forward = |padding, nature, event_type| {
-        fact("forward", "evt_1", event_type, "or_1", 1, padding, nature)
-    };
-    vec![
-        scene("an object changes", vec![invoice("evt_1", 1)]),
-        scene("an object changes again", vec![invoice("evt_1", 1), invoice("evt_2", 2)]),
-        scene("it is older", vec![invoice("evt_1", 2), invoice("evt_2", 1)]),
-        scene("it is forwarded", vec![forward(0, Nature::Good, "order.paid")]),
-        scene("it is large", vec![forward(PADDING, Nature::Good, "order.paid")]),
-        scene("nobody wants it", vec![forward(0, Nature::Unwanted, "refund.made")]),
-        scene(
-            "its source is gone",
-            vec![fact("gone", "evt_1", "order.paid", "or_1", 1, 0, Nature::Orphan)],
-        ),
-        Scene { is_parked: true, ..scene("it is redriven", vec![invoice("evt_1", 1)]) },
-    ]
-}
-
-impl Scene {
-    /// The world just before the worker gets the message.
-    fn begin(&self) -> World {
-        let world = World::calm(self.facts.clone(), None);
-        for fact in 0..self.before {
-            accepted(&world, fact);
-            handled(&world, fact);
-        }
-        accepted(&world, self.before);
-        if self.is_parked {
-            let key = &self.facts[self.before].key;
-            if let Some(item) = world.sim.store.tables().inbox.get_mut(key) {
-                let row = &mut item.row;
-                (row.status, row.attempts, row.due_at) = (Status::DeadLetter, 12, None);
-                row.dead_at = Some(world.now());
-                row.last_error = Some(Failure::new("test", "parked long ago"));
-            }
-            world.advance(Duration::from_secs(600));
-            // Nobody but the operator's message remembers a parked event.
-            let message = [InboundMessage(key.clone())];
-            run(&world, world.inbound.send(&message, Duration::ZERO));
-        }
-        world.sim.store.chaos.heal();
-        world.inbound.chaos.heal();
-        world
-    }
-
-    fn work(&self, world: &World) {
-        match actors::worker(world, &mut StdRng::seed_from_u64(0)) {
-            Some(process) => drop(run(world, process.work)),
-            None => handled(world, self.before),
-        }
-    }
-
-    /// What the world has come to, without times and without how often it was tried.
-    fn end(&self, world: &World) -> Vec<String> {
-        let violations = settle(world);
-        assert_eq!(violations, Vec::<String>::new(), "{}", self.name);
-        let tables = world.sim.store.tables();
-        let rows = tables.inbox.values().map(|item| {
-            let (row, why) = (&item.row, item.row.last_error.as_ref());
-            let why = why.filter(|_| row.status == Status::DeadLetter).map(|why| &why.code);
-            format!("{} {} {why:?} {:?}", row.new.key, row.status, row.results)
-        });
-        let objects = tables.objects.iter().map(|((_, object), is)| {
-            format!("{} {:?} {} {}", object.id, is.version, is.tie, is.deleted)
-        });
-        let outgoing = tables.outbox.values().map(|row| {
-            format!("{} {} {:?}", row.event.id, row.event.event_type, row.event.payload)
-        });
-        let operations = tables.operations.iter().cloned();
-        rows.chain(objects).chain(outgoing).chain(operations).collect()
-    }
-}
-
-/// L2, L3, RTY-store-outage: before and after every call of every way, the process dies, or the call fails, or its
-/// answer is lost. Whatever it was, the end is the same.
-#[test]
-fn a_fault_at_any_call_of_a_message_ends_like_no_fault() {
-    for scene in scenes() {
-        let world = scene.begin();
-        scene.work(&world);
-        let (calls, sends) = (world.sim.store.chaos.calls(), world.inbound.chaos.calls());
-        let expected = scene.end(&world);
-        assert!(calls.len() >= 2, "{}: {calls:?}", scene.name);
-        for when in [When::Before, When::After] {
-            for fault in [Fault::Crash, Fault::Unavailable, Fault::Throttled] {
-                for (n, call) in (0..).zip(&calls) {
-                    let world = scene.begin();
-                    world.sim.store.chaos.at(n, when, fault);
-                    scene.work(&world);
-                    world.heal();
-                    let end = scene.end(&world);
-                    assert_eq!(end, expected, "{}: {fault:?} {when:?} {call}", scene.name);
-                }
-                for (n, call) in (0..).zip(&sends) {
-                    let world = scene.begin();
-                    world.inbound.chaos.at(n, when, fault);
-                    scene.work(&world);
-                    world.heal();
-                    let end = scene.end(&world);
-                    assert_eq!(end, expected, "{}: {fault:?} {when:?} {call}", scene.name);
-                }
-            }
-        }
-    }
-}
-
-/// L1, L4: the same message again, at once or tomorrow.
-#[test]
-fn a_message_that_comes_again_or_tomorrow_ends_alike() {
-    for scene in scenes() {
-        let once = scene.begin();
-        scene.work(&once);
-        let expected = scene.end(&once);
-
-        let twice = scene.begin();
-        scene.work(&twice);
-        scene.work(&twice);
-        assert_eq!(scene.end(&twice), expected, "{}: twice", scene.name);
-
-        let late = scene.begin();
-        let message = message(&late, scene.before);
-        late.advance(Duration::from_secs(86_400));
-        run(&late, actors::handle(&late, vec![message.clone()]));
-        late.advance(Duration::from_secs(86_400));
-        run(&late, actors::handle(&late, vec![message]));
-        assert_eq!(scene.end(&late), expected, "{}: tomorrow", scene.name);
-    }
-}
-
-/// L5: two copies, in every order of their calls.
-#[test]
-fn two_copies_at_once_end_alike_in_every_order_of_their_calls() {
-    for scene in scenes() {
-        let world = scene.begin();
-        scene.work(&world);
-        // One poll begins a call, and the next one ends it.
-        let polls = world.sim.store.chaos.calls().len() + world.inbound.chaos.calls().len() + 1;
-        let expected = scene.end(&world);
-        for order in 0_u32..1 << (2 * polls) {
-            // The copies are alike, so the first one may as well begin.
-            if order.count_ones() as usize != polls || order & 1 == 1 {
-                continue;
-            }
-            let world = scene.begin();
-            let copy = || actors::handle(&world, vec![message(&world, scene.before)]).boxed_local();
-            let process = |work| Some(Process { who: "copy", work });
-            let mut copies = [process(copy()), process(copy())];
-            let turns = (0..2 * polls).map(|turn| (order >> turn & 1) as usize);
-            for turn in turns.chain([0, 1].into_iter().cycle().take(100)) {
-                if copies[turn].as_mut().is_some_and(|copy| actors::poll(&world, copy)) {
-                    copies[turn] = None;
-                }
-            }
-            assert!(copies.iter().all(Option::is_none), "{} {order:b}: a copy hangs", scene.name);
-            drop(copies);
-            assert_eq!(scene.end(&world), expected, "{} {order:b}", scene.name);
-        }
     }
 }
 

@@ -2,25 +2,29 @@
 //! with one of its promises broken.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use domain::{
     commit::{Action, Answer, Commit, LeaseProof, Reason, tie_of},
+    endpoint::Endpoint,
     event::{Object, ObjectRef},
-    id::{EventId, InboxKey, SourceName},
+    id::{EndpointId, EventId, InboxKey, SourceName, TenantId},
     inbox::Status,
     outbox::OutboxRow,
     plan::Guard,
-    ports::{Lease, State, Stored},
+    ports::{Lease, Registry, SealedSecret, State, StoreError, Stored},
+    source::Source,
 };
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use testkit::memory::Store;
+
+use crate::subscriber;
 
 /// A promise that is broken on purpose, to see that the simulation would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub(crate) enum Broken {
     UnguardedObjects,
     /// Operation keys are not kept.
     ForgetsOperations,
+    /// Neither operation keys nor the states of orders are kept.
+    ForgetsOrders,
     /// The row is finished after the transaction, in a write of its own.
     FinishesApart,
     /// The outgoing event is written after the transaction, in a write of its own.
@@ -43,6 +49,10 @@ pub(crate) enum Broken {
     CountsLate,
     /// Each try of an outgoing event gets an id of its own.
     FreshIds,
+    /// Nobody reads the provider's list.
+    NoReconciler,
+    /// What cannot be done is given up without a word: its row goes away.
+    DropsParked,
 }
 
 /// The tables, as processes see them.
@@ -54,6 +64,8 @@ pub(crate) struct Sim {
     pub(crate) broken: Option<Broken>,
     /// Events whose handling kills the process, each time.
     pub(crate) killers: Mutex<BTreeSet<InboxKey>>,
+    /// Events whose handling fails until then, because of a mistake in the code that is mended by then.
+    pub(crate) mistakes: Mutex<BTreeMap<InboxKey, Timestamp>>,
     killed: AtomicBool,
     conflicts: Mutex<Option<(StdRng, f64)>>,
 }
@@ -65,6 +77,7 @@ impl Sim {
             store: Store::new(4),
             broken,
             killers: Mutex::default(),
+            mistakes: Mutex::default(),
             killed: AtomicBool::new(false),
             conflicts: Mutex::default(),
         }
@@ -83,6 +96,12 @@ impl Sim {
 
     fn is_killer(&self, key: &InboxKey) -> bool {
         self.killers.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    /// Whether the code that handles an event is wrong at the moment.
+    fn is_mistaken(&self, key: &InboxKey) -> bool {
+        let mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
+        mistakes.get(key).is_some_and(|mended| subscriber::now() < *mended)
     }
 
     /// A refusal in which one item, perhaps the row itself, is held by somebody else.
@@ -168,6 +187,12 @@ impl State for Sim {
             self.killed.store(true, Ordering::Relaxed);
             return std::future::pending().await;
         }
+        if self.broken == Some(Broken::DropsParked) {
+            self.store.tables().inbox.retain(|_, item| item.row.status != Status::DeadLetter);
+        }
+        if self.is_mistaken(&commit.claim.key) {
+            return Err(StoreError::Refused("the code is wrong".into()));
+        }
         if let Some(conflict) = self.conflict(commit) {
             return Ok(conflict);
         }
@@ -184,6 +209,13 @@ impl State for Sim {
             Some(Broken::ForgetsOperations) => {
                 let answer = self.store.commit(commit).await?;
                 self.store.tables().operations.clear();
+                Ok(answer)
+            }
+            Some(Broken::ForgetsOrders) => {
+                let answer = self.store.commit(commit).await?;
+                let mut tables = self.store.tables();
+                tables.operations.clear();
+                tables.objects.retain(|(_, object), _| object.kind != "order");
                 Ok(answer)
             }
             Some(Broken::FinishesApart) => {
@@ -247,5 +279,35 @@ impl State for Sim {
 
     async fn give_back(&self, lease: &LeaseProof, now: Timestamp) -> Stored<()> {
         self.store.give_back(lease, now).await
+    }
+}
+
+/// The registry as workers see it: it is always there.
+#[derive(Clone, Debug)]
+pub(crate) struct AlwaysThere(pub(crate) Arc<Store>);
+
+impl Registry for AlwaysThere {
+    async fn source(&self, name: &SourceName) -> Stored<Option<Source>> {
+        self.0.source(name).await
+    }
+
+    async fn endpoints_epoch(&self, tenant: &TenantId) -> Stored<u64> {
+        self.0.endpoints_epoch(tenant).await
+    }
+
+    async fn endpoints(&self, tenant: &TenantId) -> Stored<Vec<Endpoint>> {
+        self.0.endpoints(tenant).await
+    }
+
+    async fn endpoint(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+    ) -> Stored<Option<(Endpoint, Vec<SealedSecret>)>> {
+        self.0.endpoint(tenant, id).await
+    }
+
+    async fn sources(&self) -> Stored<Vec<Source>> {
+        self.0.sources().await
     }
 }

@@ -1,16 +1,17 @@
 //! One life of a world: a storm, then calm, then rest.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use domain::inbox::Status;
+use futures_util::FutureExt as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
     actors::{self, ACTORS, Actor, Process},
-    check,
+    check::{self, Seen},
     ports::Broken,
     subscriber,
-    world::World,
+    world::{Nature, World},
 };
 
 /// How often somebody does something while the storm lasts.
@@ -26,37 +27,75 @@ const ROUNDS: usize = 400;
 const POLLS: usize = 10_000;
 
 /// Who acts in the calm, in this order.
-const CALM: [Actor; 5] =
-    [actors::sweeper, actors::provider, actors::worker, actors::relay, subscriber::deliverer];
+const CALM: [Actor; 7] = [
+    actors::sweeper,
+    actors::provider,
+    actors::reconciler,
+    actors::advancer,
+    actors::worker,
+    actors::relay,
+    subscriber::deliverer,
+];
 
 /// Lives through a world. What was violated, in words; nothing if all is well.
 pub(crate) fn live(seed: u64, broken: Option<Broken>) -> Vec<String> {
     let world = World::stormy(seed, broken);
-    let mut life = Life { world: &world, rng: StdRng::seed_from_u64(seed), seen: BTreeMap::new() };
+    let mut life = Life::of(&world, seed);
     let mut violations = life.storm();
     if violations.is_empty() {
-        violations = life.rest();
-    }
-    if violations.is_empty() {
-        violations = check::at_rest(&world);
+        violations = life.come_to_rest();
     }
     violations
 }
 
 /// Brings a world to rest and checks it.
 pub(crate) fn settle(world: &World) -> Vec<String> {
-    let mut life = Life { world, rng: StdRng::seed_from_u64(0), seen: BTreeMap::new() };
-    let violations = life.rest();
-    if violations.is_empty() { check::at_rest(world) } else { violations }
+    Life::of(world, 0).come_to_rest()
 }
 
 struct Life<'w> {
     world: &'w World,
     rng: StdRng,
-    seen: BTreeMap<String, (Status, u32)>,
+    seen: Seen,
 }
 
 impl<'w> Life<'w> {
+    fn of(world: &'w World, seed: u64) -> Self {
+        // Whoever looks anew sees what is there, and counts it once.
+        world.applied.borrow_mut().clear();
+        Self { world, rng: StdRng::seed_from_u64(seed), seen: Seen::default() }
+    }
+
+    /// What was accepted comes to its end; what was parked for a mistake of ours, after somebody has mended it.
+    fn come_to_rest(&mut self) -> Vec<String> {
+        let mut violations = self.rest();
+        if violations.is_empty() && self.mend() {
+            violations = self.rest();
+        }
+        if violations.is_empty() { check::at_rest(self.world) } else { violations }
+    }
+
+    /// C14, K10: the code is mended, and an operator replays what it had parked. Whether there was anything.
+    fn mend(&mut self) -> bool {
+        let world = self.world;
+        world.sim.mistakes.lock().unwrap().clear();
+        let mistaken = world.facts.iter().filter(|fact| matches!(fact.nature, Nature::Mistaken(_)));
+        let parked: Vec<_> = mistaken
+            .filter(|fact| {
+                let tables = world.sim.store.tables();
+                tables.inbox.get(&fact.key).is_some_and(|i| i.row.status == Status::DeadLetter)
+            })
+            .collect();
+        for fact in &parked {
+            let mut person = Process {
+                who: "person",
+                work: actors::replay(world, fact.key.clone()).boxed_local(),
+            };
+            while !actors::poll(world, &mut person) {}
+        }
+        !parked.is_empty()
+    }
+
     /// Everybody acts in any order, and anything may go wrong at any call.
     fn storm(&mut self) -> Vec<String> {
         let (world, mut processes) = (self.world, Vec::<Process<'w>>::new());
@@ -121,7 +160,8 @@ impl<'w> Life<'w> {
                     if !violations.is_empty() {
                         return violations;
                     }
-                    if process.who == "sweeper" {
+                    // In the calm one sweep is enough, and one look at what the provider lists.
+                    if matches!(process.who, "sweeper" | "reconciler" | "advancer") {
                         break;
                     }
                 }
@@ -149,7 +189,10 @@ impl<'w> Life<'w> {
         let lanes = tables.lanes.values().filter_map(|lane| lane.wake_at);
         let owed = rows.chain(sends).chain(unrelayed).chain(lanes);
         let messages = world.inbound.next_visible().into_iter().chain(world.wake.next_visible());
-        let first = owed.chain(messages).min()?;
+        let unseen = world.sim.broken != Some(Broken::NoReconciler)
+            && (0..world.facts.len()).any(|n| !world.accepted.borrow().contains(&n));
+        let unseen = unseen || !tables.open_bulks.is_empty();
+        let first = owed.chain(messages).chain(unseen.then_some(now)).min()?;
         // The schedule runs each minute.
         let wait: Duration = first.duration_since(now).try_into().unwrap_or_default();
         Some(wait.max(Duration::from_secs(60)))

@@ -4,16 +4,17 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     sync::{
-        LazyLock,
+        Arc, LazyLock,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
 };
 
 use domain::{
+    destination::Destination,
     endpoint::{Endpoint, LaneCount},
     event::{ObjectRef, Version},
-    id::{EndpointId, InboxKey, TenantId},
+    id::{EndpointId, InboxKey, SourceName, TenantId},
     source::{Handler, SchemeChoice, Source},
 };
 use flow::fanout::EndpointCache;
@@ -31,7 +32,8 @@ use uuid::Uuid;
 use worker::Sources;
 
 use crate::{
-    ports::{Broken, Sim},
+    business::{self, PAYMENTS, Says},
+    ports::{AlwaysThere, Broken, Sim},
     subscriber::{self, Subscriber},
 };
 
@@ -40,6 +42,9 @@ const VISIBILITY: Duration = LIMITS.visibility;
 
 /// How often the queue shows a message before it is dead.
 const MAX_RECEIVES: u32 = 16;
+
+/// How long a worker takes to see that a source is paused.
+pub(crate) const PAUSE_SEEN: Duration = Duration::from_secs(10);
 
 /// When it all begins, in seconds.
 const BEGIN: i64 = 1_800_000_000;
@@ -69,6 +74,10 @@ pub(crate) enum Nature {
     Killer,
     /// Its source is not configured any more: it is parked.
     Orphan,
+    /// It belongs to something that never happens: it waits, and then it is parked.
+    Parentless,
+    /// The code that handles it is wrong for so many seconds. Then somebody mends it, and replays what was parked.
+    Mistaken(u32),
 }
 
 /// Something that happened at the provider.
@@ -80,6 +89,8 @@ pub(crate) struct Fact {
     pub(crate) body: Vec<u8>,
     /// The object it is about, and its version; mirrored events only.
     pub(crate) object: Option<(ObjectRef, Version)>,
+    /// What it says of a business; events of payments only.
+    pub(crate) says: Option<Says>,
     /// What it is for.
     pub(crate) nature: Nature,
 }
@@ -116,6 +127,8 @@ pub(crate) struct Weather {
     pub(crate) timeouts: f64,
     /// Whether the stream is read at all.
     pub(crate) stream: bool,
+    /// Whether the storm is over.
+    pub(crate) is_calm: bool,
 }
 
 impl Weather {
@@ -133,6 +146,7 @@ impl Weather {
             failures: often(0.6),
             timeouts: often(0.1),
             stream: rng.random_bool(0.7),
+            is_calm: false,
         }
     }
 }
@@ -152,7 +166,7 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Fact>,
     /// What the provider is going to send.
     pub(crate) sends: RefCell<Vec<Send>>,
-    /// Facts that were answered with 2xx.
+    /// Facts that were answered with 2xx, or were fetched.
     pub(crate) accepted: RefCell<BTreeSet<usize>>,
     /// How bad it is at the moment.
     pub(crate) weather: Cell<Weather>,
@@ -162,8 +176,10 @@ pub(crate) struct World {
     pub(crate) stream: Cell<usize>,
     /// What every row's results ever said: by fact, each thing that was applied, and how often.
     pub(crate) applied: RefCell<BTreeMap<InboxKey, BTreeMap<String, u32>>>,
-    /// The worker's memory of sources, over a registry that is always there.
-    pub(crate) sources: Sources<Store>,
+    /// The worker's memory of sources.
+    pub(crate) sources: Sources<AlwaysThere>,
+    /// What it remembers of.
+    pub(crate) registry: Arc<Store>,
     /// The relay's and the sweeper's memory of endpoints.
     pub(crate) cache: EndpointCache,
     /// What is counted, and not looked at.
@@ -197,6 +213,9 @@ pub(crate) static SIGNING: LazyLock<Signing> = LazyLock::new(|| {
     }
 });
 
+/// The source of orders and their lines.
+pub(crate) const FAMILY: &str = "family";
+
 /// The source whose requests carry several events.
 pub(crate) const BATCHED: &str = "batched";
 
@@ -209,11 +228,19 @@ impl World {
     pub(crate) fn calm(facts: Vec<Fact>, broken: Option<Broken>) -> Self {
         let sim = Sim::new(broken);
         configure(&sim.store);
-        let registry = Store::new(1);
+        let registry = Arc::new(Store::new(1));
         configure(&registry);
         let killers = facts.iter().filter(|fact| fact.nature == Nature::Killer);
         *sim.killers.lock().unwrap() = killers.map(|fact| fact.key.clone()).collect();
-        let (fresh, stale) = (Duration::from_secs(300), Duration::from_secs(3600));
+        let mended = |seconds: u32| Timestamp::from_second(BEGIN + i64::from(seconds)).unwrap();
+        *sim.mistakes.lock().unwrap() = facts
+            .iter()
+            .filter_map(|fact| match fact.nature {
+                Nature::Mistaken(seconds) => Some((fact.key.clone(), mended(seconds))),
+                _ => None,
+            })
+            .collect();
+        let (fresh, stale) = (PAUSE_SEEN, Duration::from_secs(3600));
         let world = Self {
             sim,
             inbound: MemoryQueue::new(VISIBILITY, MAX_RECEIVES),
@@ -222,11 +249,12 @@ impl World {
             facts,
             sends: RefCell::default(),
             accepted: RefCell::default(),
-            weather: Cell::default(),
+            weather: Cell::new(Weather { is_calm: true, ..Weather::default() }),
             born: Cell::default(),
             stream: Cell::default(),
             applied: RefCell::default(),
-            sources: Sources::new(registry, fresh, stale),
+            sources: Sources::new(AlwaysThere(Arc::clone(&registry)), fresh, stale),
+            registry,
             cache: EndpointCache::default(),
             metrics: Metrics::new("sim"),
             clock: AtomicI64::new(BEGIN * 1000),
@@ -276,7 +304,31 @@ impl World {
         self.sim.store.chaos.heal();
         self.inbound.chaos.heal();
         self.wake.chaos.heal();
-        self.weather.set(Weather { stream: self.weather.get().stream, ..Weather::default() });
+        let paused: Vec<_> = self.registry.tables().sources.keys().cloned().collect();
+        paused.iter().for_each(|source| self.resume(source));
+        let stream = self.weather.get().stream;
+        self.weather.set(Weather { stream, is_calm: true, ..Weather::default() });
+    }
+
+    /// An operator pauses a source.
+    pub(crate) fn pause(&self, source: &SourceName) {
+        self.change(source, |source| source.pause("something is wrong", self.now()));
+    }
+
+    /// And resumes it.
+    pub(crate) fn resume(&self, source: &SourceName) {
+        self.change(source, |source| source.resume(self.now()));
+    }
+
+    /// Whether a source is paused.
+    pub(crate) fn is_paused(&self, source: &SourceName) -> bool {
+        self.registry.tables().sources.get(source).is_some_and(|source| source.paused.is_some())
+    }
+
+    fn change(&self, name: &SourceName, change: impl FnOnce(&Source) -> Source) {
+        if let Some(source) = self.registry.tables().sources.get_mut(name) {
+            *source = change(source);
+        }
     }
 
     /// What time it is.
@@ -343,26 +395,33 @@ fn configure(store: &Store) {
     let forward = Handler::Forward { tenant: tenant(), types: vec!["order.*".parse().unwrap()] };
     let mut tables = store.tables();
     let stripe = SchemeChoice::Preset("stripe".to_owned());
+    let payments = Handler::Own { name: PAYMENTS.parse().unwrap(), tenant: Some(tenant()) };
     for (name, handler, scheme) in [
-        ("mirror", mirror, stripe.clone()),
+        ("mirror", mirror.clone(), stripe.clone()),
+        (FAMILY, mirror, stripe.clone()),
+        (PAYMENTS, payments, stripe.clone()),
         ("forward", forward.clone(), stripe),
         (BATCHED, forward, SchemeChoice::Own(batched())),
     ] {
         let source = Source::new(name.parse().unwrap(), scheme, handler, long_ago);
         tables.sources.insert(source.name.clone(), source);
     }
-    let wants_all = Endpoint {
-        tenant: tenant(),
+    let wants_all = |tenant: TenantId| Endpoint {
+        tenant,
         id: endpoint(),
-        url: "https://subscriber.example/hooks".to_owned(),
+        destination: Destination::Https("https://subscriber.example/hooks".to_owned()),
+        idempotent: true,
         patterns: Vec::new(),
         concurrency: None,
         lanes: vec![LaneCount { from: long_ago, count: 1 }],
         created_at: long_ago,
         disabled: false,
     };
-    tables.epochs.insert(tenant(), 1);
-    tables.endpoints.insert((tenant(), wants_all.id), (wants_all, Vec::new()));
+    for tenant in [tenant(), TenantId::internal()] {
+        let endpoint = wants_all(tenant.clone());
+        tables.epochs.insert(tenant.clone(), 1);
+        tables.endpoints.insert((tenant, endpoint.id), (endpoint, Vec::new()));
+    }
 }
 
 /// So many bytes that a body leaves its row, and a payload its.
@@ -396,9 +455,34 @@ pub(crate) fn fact(
     Fact {
         key: InboxKey::new(source.parse().unwrap(), id).unwrap(),
         body: body.to_string().into_bytes(),
-        object: (source == "mirror").then_some((object, Version::Number(version))),
+        object: matches!(source, "mirror" | FAMILY).then_some((object, Version::Number(version))),
+        says: None,
         nature,
     }
+}
+
+/// A line is added to an order.
+pub(crate) fn line(id: &str, order: &str, nature: Nature) -> Fact {
+    let line = format!("li_{id}");
+    let body = json!({
+        "id": id,
+        "type": "line.added",
+        "created": 1,
+        "data": { "object": { "object": "line", "id": line, "parent": order } },
+    });
+    let object = ObjectRef { kind: "line".to_owned(), id: line };
+    Fact {
+        key: InboxKey::new(FAMILY.parse().unwrap(), id).unwrap(),
+        body: body.to_string().into_bytes(),
+        object: Some((object, Version::Number(1))),
+        says: None,
+        nature,
+    }
+}
+
+/// An order is there.
+pub(crate) fn order(id: &str, order: &str) -> Fact {
+    fact(FAMILY, id, "order.created", order, 1, 0, Nature::Good)
 }
 
 fn facts(rng: &mut StdRng) -> Vec<Fact> {
@@ -435,11 +519,30 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
         };
         facts.push(fact(BATCHED, &id, event_type, "or_2", n, padding, nature));
     }
+    if rng.random_bool(0.7) {
+        facts.extend(business::facts(rng));
+    }
     if rng.random_bool(0.4) {
         facts.push(fact("forward", "evt_u", "refund.made", "re_1", 1, 0, Nature::Unwanted));
     }
     if rng.random_bool(0.4) {
         facts.push(fact("mirror", "evt_k", "killer.made", "k_1", 1, 0, Nature::Killer));
+    }
+    if rng.random_bool(0.5) {
+        // Now and then it is wrong for longer than an event is tried.
+        let longest = if rng.random_bool(0.5) { 600 } else { 20_000 };
+        let seconds = rng.random_range(0..longest);
+        let nature = Nature::Mistaken(seconds);
+        facts.push(fact("mirror", "evt_m", "invoice.updated", "in_0", 2, 0, nature));
+    }
+    if rng.random_bool(0.5) {
+        facts.push(order("evt_o0", "or_3"));
+        for n in 0..rng.random_range(1..=3) {
+            facts.push(line(&format!("evt_l{n}"), "or_3", Nature::Good));
+        }
+    }
+    if rng.random_bool(0.1) {
+        facts.push(line("evt_l9", "or_9", Nature::Parentless));
     }
     if rng.random_bool(0.2) {
         facts.push(fact("gone", "evt_o", "order.paid", "or_1", 1, 0, Nature::Orphan));
@@ -447,11 +550,15 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
     facts
 }
 
-/// Every fact is sent at least once, in any order: a late one may be late by an hour.
+/// Most facts are sent at least once, in any order: a late one may be late by an hour. Some are never sent.
 fn sends(world: &World, rng: &mut StdRng) -> Vec<Send> {
     let mut sends = Vec::new();
     for fact in 0..world.facts.len() {
-        let copies = if rng.random_bool(0.3) { rng.random_range(2..=4) } else { 1 };
+        let copies = match rng.random_range(0..10) {
+            0 => 0,
+            1..=3 => rng.random_range(2..=4),
+            _ => 1,
+        };
         for _ in 0..copies {
             let late = if rng.random_bool(0.1) { 3600 } else { 20 };
             let at = world.now() + Duration::from_millis(rng.random_range(0..late * 1000));

@@ -11,12 +11,14 @@ const BELOW: &[(&[&str], &str)] = &[
     (&["ConnectTimeoutMs"], "AttemptTimeoutMs"),
     (&["DeliveryDeadlineMs"], "DeliveryRetentionMs"),
     (&["LanePassMs", "AttemptTimeoutMs"], "LaneLeaseMs"),
+    (&["FetchTimeoutMs"], "ObjectLeaseMs"),
     (&["ObjectLeaseMs"], "WorkerVisibilityMs"),
     (&["SweepBudgetMs"], "SweepLeaseMs"),
 ];
 const AT_MOST: &[(&str, &str)] = &[
     ("BreakerProbeMs", "BreakerProbeCapMs"),
     ("DeliveryRetentionMs", "OutboxRetentionMs"),
+    ("PauseSeenMs", "SourceStaleMs"),
     ("ResponseKeptBytes", "ResponseReadBytes"),
     ("RetryAfterCapMs", "DeliveryDeadlineMs"),
     ("RetryBaseMs", "RetryCapMs"),

@@ -206,6 +206,7 @@ const METRICS: &[(&str, &str, bool)] = &[
     ("AWS/ApiGateway", "5xx", false),
     ("AWS/Lambda", "Errors", false),
     ("AWS/Lambda", "IteratorAge", false),
+    ("Postern", "oldest_paused_webhook_age", false),
     ("Postern", "oldest_pending_webhook_age", true),
     ("Postern", "webhooks_dead_lettered_total", false),
 ];

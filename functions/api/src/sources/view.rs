@@ -6,14 +6,17 @@ use domain::{
     body::Sha256Hash,
     id::SourceName,
     ports::{RejectSample, SourceHealth, SourceSecret},
-    source::{Dedupe, Handler, SchemeChoice, Source},
+    source::{Dedupe, Handler, Paused, SchemeChoice, Source},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use signing::Trust;
 
-use super::proof::Proof;
+use super::{
+    fetching::{self, FetchView},
+    proof::Proof,
+};
 
 /// How long a secret must not have matched, while another one has, before it can go: a provider may sign its late tries
 /// with the old one.
@@ -32,11 +35,17 @@ pub struct SourceView {
     dedupe: Dedupe,
     same_as: Option<SourceName>,
     awaits_secret_until: Option<Timestamp>,
+    /// Since when its events wait, and why.
+    paused: Option<Paused>,
+    /// Longest that it is usually silent.
+    silent_after_seconds: Option<i64>,
     /// Where the provider sends its requests. `…` stands for a secret.
     url: String,
     /// `None`: this version cannot use its scheme.
     verification: Option<Verification>,
     secrets: Vec<SecretView>,
+    /// How its provider is asked; `None`: it is not.
+    fetch: Option<FetchView>,
     health: HealthView,
     /// What somebody should look at.
     warnings: Vec<String>,
@@ -113,6 +122,7 @@ pub struct SourceLine {
     url: String,
     trust: Option<&'static str>,
     is_weaker: bool,
+    paused: Option<Paused>,
     health: HealthLine,
 }
 
@@ -130,6 +140,8 @@ pub(super) struct Known<'a> {
     pub(super) source: Source,
     /// `None`: they are not asked for.
     pub(super) secrets: Option<&'a [SourceSecret]>,
+    /// `None`: they are not asked for.
+    pub(super) tokens: Option<&'a [SourceSecret]>,
     pub(super) health: SourceHealth,
     pub(super) last_reject: Option<RejectSample>,
     pub(super) warnings: Vec<String>,
@@ -144,7 +156,10 @@ impl Known<'_> {
         warnings.extend(order_matters(&self.source.handler));
         let secrets = self.secrets.unwrap_or_default();
         let secrets = secret_views(secrets, proof.as_ref().ok(), &self.health.secrets, now);
+        let trusts_versions = proof.as_ref().is_ok_and(|proof| proof.scheme.trusts_versions());
+        let fetch = fetching::shown(&self.source, trusts_versions, self.tokens, now);
         let Source {
+            fetch: _,
             name,
             scheme,
             handler,
@@ -154,6 +169,9 @@ impl Known<'_> {
             awaits_secret_until,
             config,
             only,
+            paused,
+            resumed_at: _,
+            silent_after,
         } = self.source;
         let sample = self.last_reject.as_ref();
         let last_rejected = self.health.last_rejected_at.map(|at| LastRejected {
@@ -166,6 +184,7 @@ impl Known<'_> {
             url: url(ingress, &name, proof.as_ref().ok()),
             verification: proof.ok().map(|proof| proof.told(dedupe)),
             secrets,
+            fetch,
             health: HealthView {
                 words,
                 last_accepted_at: self.health.last_accepted_at,
@@ -183,6 +202,8 @@ impl Known<'_> {
             dedupe,
             same_as,
             awaits_secret_until,
+            paused,
+            silent_after_seconds: silent_after.map(|limit| limit.as_secs()),
         }
     }
 
@@ -209,6 +230,7 @@ impl Known<'_> {
             only: self.source.only,
             trust: trust.map(Trust::as_str),
             is_weaker: trust.is_some_and(Trust::is_weaker),
+            paused: self.source.paused,
             health: HealthLine {
                 words,
                 last_accepted_at: self.health.last_accepted_at,
@@ -219,6 +241,19 @@ impl Known<'_> {
     }
 
     fn health_in_words(&self, proof: &Result<Proof, String>, now: Timestamp) -> String {
+        let received = self.receiving_in_words(proof, now);
+        match &self.source.paused {
+            None => received,
+            Some(Paused { since, .. }) => {
+                format!(
+                    "paused since {since} ({}): events are accepted, and wait; {received}",
+                    ago(*since, now)
+                )
+            }
+        }
+    }
+
+    fn receiving_in_words(&self, proof: &Result<Proof, String>, now: Timestamp) -> String {
         let proof = match proof {
             Ok(proof) => proof,
             Err(problem) => {
@@ -251,7 +286,14 @@ impl Known<'_> {
         if let Some(since) = self.health.failing_since {
             return format!("all requests are failing since {since} ({})", ago(since, now));
         }
+        let is_silent = |at: Timestamp| {
+            self.source.silent_after.filter(|limit| now.duration_since(at) > *limit)
+        };
         match self.health.last_accepted_at {
+            Some(at) if let Some(limit) = is_silent(at) => format!(
+                "silent: the last new event was accepted {}, and more than {limit:#} should not pass",
+                ago(at, now)
+            ),
             Some(at) => format!("good; the last new event was accepted {}", ago(at, now)),
             None => "no event has been accepted yet".to_owned(),
         }

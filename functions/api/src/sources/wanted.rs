@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
 
 use super::{
+    fetching::NewFetch,
     proof::Proof,
     secrets::{read_secrets, slot_secret},
 };
@@ -35,6 +36,9 @@ const NOT_A_HANDLER: &str = "a handler's name is like a source's: 1 to 64 charac
 /// subscribes soon.
 const CONFIRM_HOURS: u32 = 24;
 
+/// Longest silence that can be usual, in seconds. A source that is heard less often is not watched by its silence.
+const MAX_SILENCE: i64 = 90 * 86_400;
+
 /// A source to add.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,6 +58,12 @@ pub struct NewSource {
     /// What events must say to be carried out, by JSON pointer.
     #[serde(default)]
     only: BTreeMap<String, Value>,
+    /// Longest that the source is usually silent.
+    #[serde(default)]
+    silent_after_seconds: Option<i64>,
+    /// How the provider is asked for the state of objects.
+    #[serde(default)]
+    fetch: Option<NewFetch>,
     /// Secrets by id, as the provider shows them. Read by hand: serde quotes what it does not expect.
     #[serde(default)]
     secrets: Option<Box<RawValue>>,
@@ -122,6 +132,10 @@ pub struct SourceChange {
     awaits_secret_hours: Option<Option<u32>>,
     #[serde(default, deserialize_with = "given")]
     only: Option<Option<BTreeMap<String, Value>>>,
+    #[serde(default, deserialize_with = "given")]
+    fetch: Option<Option<NewFetch>>,
+    #[serde(default, deserialize_with = "given")]
+    silent_after_seconds: Option<Option<i64>>,
 }
 
 /// A field that is there, be it null.
@@ -145,6 +159,8 @@ impl NewSource {
         let handler = handler(&self.handler, &mut found);
         let same_as = self.same_as.as_ref().map(|other| found.keep("same_as", other.parse()));
         check_only(&self.only, self.same_as.is_some(), &mut found);
+        let fetch = self.fetch.as_ref().and_then(|fetch| fetch.read(&mut found));
+        let silent_after = self.silent_after_seconds.and_then(|s| silence(s, &mut found));
         // Which secrets fit is not known without a scheme.
         let proof = Proof::read(&self.scheme, &self.config, &mut found);
         let confirms = proof.as_ref().is_some_and(Proof::confirms);
@@ -163,6 +179,8 @@ impl NewSource {
                     awaits_secret_until: until,
                     config: self.config.clone(),
                     only: self.only.clone(),
+                    silent_after,
+                    fetch,
                     ..Source::new(name, self.scheme.clone(), handler, now)
                 };
                 Ok(Wanted { source, proof, secrets: secrets.unwrap_or_default() })
@@ -217,6 +235,16 @@ impl SourceChange {
         if self.only.is_some() || self.same_as.is_some() {
             check_only(&new.only, new.same_as.is_some(), &mut found);
         }
+        match &self.fetch {
+            Some(Some(fetch)) => new.fetch = fetch.read(&mut found),
+            Some(None) => new.fetch = None,
+            None => {}
+        }
+        match self.silent_after_seconds {
+            Some(Some(seconds)) => new.silent_after = silence(seconds, &mut found),
+            Some(None) => new.silent_after = None,
+            None => {}
+        }
         new.scheme = self.scheme.as_ref().unwrap_or(&old.scheme).clone();
         new.config = self.config.as_ref().unwrap_or(&old.config).clone();
         let is_scheme = self.scheme.is_some() || self.config.is_some();
@@ -257,6 +285,14 @@ fn wait(hours: u32, now: Timestamp, found: &mut Findings) -> Option<Timestamp> {
         return None;
     }
     now.checked_add(SignedDuration::from_hours(hours.into())).ok()
+}
+
+fn silence(seconds: i64, found: &mut Findings) -> Option<SignedDuration> {
+    if !(1..=MAX_SILENCE).contains(&seconds) {
+        found.note("silent_after_seconds", format!("it is 1 to {MAX_SILENCE} (90 days)"));
+        return None;
+    }
+    Some(SignedDuration::from_secs(seconds))
 }
 
 fn can_wait(proof: &Proof, found: &mut Findings) {

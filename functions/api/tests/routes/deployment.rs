@@ -110,11 +110,16 @@ impl Deployment {
         let limits = Limits {
             ingress_url: "https://in.example.com".to_owned(),
             addresses: AddressPolicy::default(),
+            reach: Reach::new(
+                "arn:aws:events:eu-central-1:123456789012:event-bus/postern-ops".parse().unwrap(),
+                vec!["postern-InboundQueue".to_owned(), "postern-WakeQueue".to_owned()],
+            ),
             endpoints_per_tenant: 3,
             payload_bytes: 40_000,
             first_due: Duration::from_secs(120),
             delivery_deadline: Duration::from_secs(1000),
             pending_shards: 8,
+            list_by_source: true,
         };
         Self(Arc::new(Api {
             inbox: Store::default(),
@@ -125,6 +130,7 @@ impl Deployment {
             wakes: queue(),
             keyring: MemoryKeyring::default(),
             secrets: MemorySecrets::default(),
+            tokens: MemorySecrets::default(),
             watch: Store::default(),
             bodies: Store::default(),
             limits,
@@ -177,12 +183,12 @@ impl Deployment {
     }
 
     /// Every store that can fail.
-    pub(crate) fn all_chaos(&self) -> [&Chaos; 8] {
+    pub(crate) fn all_chaos(&self) -> [&Chaos; 9] {
         let api = &self.0;
         let stores =
             [&api.inbox, &api.outbox, &api.deliveries, &api.registry, &api.bodies, &api.watch];
         let [a, b, c, d, e, f] = stores.map(|store| &store.chaos);
-        [a, b, c, d, e, f, &api.keyring.chaos, &api.secrets.chaos]
+        [a, b, c, d, e, f, &api.keyring.chaos, &api.secrets.chaos, &api.tokens.chaos]
     }
 
     /// Every store fails at every call.

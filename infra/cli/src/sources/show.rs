@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::{complaint::printable, print::text};
@@ -11,6 +12,12 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
     writeln!(out, "{}: {}, {}", text(source, "name"), scheme(source), handler(source))?;
     line(out, "url", &text(source, "url"))?;
     line(out, "health", &at(source, "/health/words"))?;
+    if let Some(paused) = source.get("paused").filter(|paused| paused.is_object()) {
+        let (since, reason) = (text(paused, "since"), sentence_of(paused, "reason"));
+        line(out, "paused", &format!("since {since}: {reason}"))?;
+        let name = text(source, "name");
+        line(out, "", &format!("go on with: postern sources resume {name}"))?;
+    }
     refused(out, source)?;
     match source.get("verification") {
         Some(Value::Object(_)) => {
@@ -33,6 +40,10 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
             &format!("events with {pointer} = {value}; others are kept, and ignored"),
         )?;
     }
+    if let Some(seconds) = source.get("silent_after_seconds").and_then(Value::as_i64) {
+        let limit = SignedDuration::from_secs(seconds);
+        line(out, "silence", &format!("of more than {limit:#} is not usual"))?;
+    }
     states(out, source)?;
     if let Some(until) = source.get("awaits_secret_until").and_then(Value::as_str) {
         line(out, "waits", &format!("for the provider's handshake, until {until}"))?;
@@ -40,6 +51,12 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
     for secret in items(source, "/secrets") {
         let (id, words) = (text(secret, "id"), text(secret, "words"));
         line(out, "secret", &format!("{id}: {words}"))?;
+    }
+    fetch(out, source)?;
+    for token in items(source, "/fetch/tokens") {
+        let end = token.get("expires_at").and_then(Value::as_str);
+        let end = end.map_or_else(|| "has no end".to_owned(), |end| format!("ends at {end}"));
+        line(out, "token", &format!("{}: {end}", text(token, "id")))?;
     }
     if let Some(config) = source.get("config").and_then(Value::as_object) {
         for (key, value) in config {
@@ -110,6 +127,18 @@ pub(super) fn weaker(out: &mut dyn Write, source: &Value) -> io::Result<()> {
     writeln!(out, "Note: {}.", at(source, "/verification/words"))
 }
 
+/// How the provider is asked, if it is.
+pub(super) fn fetch(out: &mut dyn Write, source: &Value) -> io::Result<()> {
+    let Some(fetch) = source.get("fetch").filter(|fetch| fetch.is_object()) else { return Ok(()) };
+    line(out, "fetch", &at(fetch, "/words"))?;
+    let checked = at(fetch, "/facts_checked_on");
+    if !checked.is_empty() {
+        let (title, mark) = (at(fetch, "/title"), at(fetch, "/facts_mark"));
+        line(out, "", &format!("the facts of {title} were checked on {checked} ({mark})"))?;
+    }
+    Ok(())
+}
+
 /// What somebody should look at.
 pub(super) fn warnings(out: &mut dyn Write, answer: &Value) -> io::Result<()> {
     let mut warnings = items(answer, "/warnings").filter_map(Value::as_str).map(sentence);
@@ -171,6 +200,10 @@ fn line(out: &mut dyn Write, name: &str, words: &str) -> io::Result<()> {
 
 fn at(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).and_then(Value::as_str).map(sentence).unwrap_or_default()
+}
+
+fn sentence_of(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).map(sentence).unwrap_or_default()
 }
 
 /// Sentences of ours can be longer than what a stranger may say.

@@ -47,6 +47,7 @@ pub fn router(control: Control) -> Router {
     let control = Arc::new(control);
     Router::new()
         .route("/_local/calls", get(calls).delete(forget_calls))
+        .route("/_local/events", get(events).delete(forget_events))
         .route("/_local/faults", get(faults).post(add_fault).delete(clear_faults))
         .route("/_local/idle", get(idle))
         .route("/_local/processes", get(processes))
@@ -73,6 +74,15 @@ async fn calls(State(control): Shared) -> Response {
 
 async fn forget_calls(State(control): Shared) -> StatusCode {
     control.services.recorder.clear();
+    StatusCode::NO_CONTENT
+}
+
+async fn events(State(control): Shared) -> Response {
+    Json(control.services.buses.events()).into_response()
+}
+
+async fn forget_events(State(control): Shared) -> StatusCode {
+    control.services.buses.clear();
     StatusCode::NO_CONTENT
 }
 
@@ -169,7 +179,7 @@ impl Control {
 async fn unknown() -> Response {
     refused(
         StatusCode::NOT_FOUND,
-        "the control API has calls, faults, idle, processes, run/{function} and kill/{function}",
+        "the control API has calls, events, faults, idle, processes, run/{function} and kill/{function}",
     )
 }
 

@@ -1,10 +1,12 @@
 //! The services over HTTP, mostly with AWS's own SDK as the client: what it accepts, and what it makes of our errors.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+mod buses;
 mod calls;
 mod dynamodb;
 mod faults;
 mod keys;
+mod made;
 mod moves;
 mod objects;
 mod queues;

@@ -31,6 +31,12 @@ pub trait Watch: Sync {
         now: Timestamp,
     ) -> impl Future<Output = Stored<SourceHealth>> + Send;
 
+    /// Up to when reconciliation has asked the provider. `None`: it never has.
+    fn reconciled_until(
+        &self,
+        source: &SourceName,
+    ) -> impl Future<Output = Stored<Option<Timestamp>>> + Send;
+
     /// Requests that were refused, newest first. A bounded number of them is kept, for a bounded time.
     fn rejected(
         &self,

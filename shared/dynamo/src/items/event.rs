@@ -7,7 +7,7 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::ObjectRef,
     id::InboxKey,
-    inbox::{Failure, NewRow, OtherBodies, OtherBody, Row, Status},
+    inbox::{Failure, NewRow, OtherBodies, OtherBody, Replayed, Row, Status},
     ports::Stored,
 };
 
@@ -93,12 +93,18 @@ pub(crate) fn read(item: &Item) -> Stored<Row> {
         finished_at: item.some("finished_at", Reader::time)?,
         last_error: item.some("error_code", failure)?,
         next_action: item.some_text("next_action")?,
+        waits_until: item.some("waits_until", Reader::time)?,
         results: item.some("results", Reader::json)?.unwrap_or_default(),
         armed_at: item.some("armed_at", Reader::time)?.unwrap_or(new.received_at),
         split: item.some("split", Reader::number)?.unwrap_or_default(),
         other_bodies: item.some("other_bodies", other_bodies)?,
+        replay: item.some("replay", replayed)?,
         new,
     })
+}
+
+fn replayed(item: Reader<'_>, name: &str) -> Stored<Replayed> {
+    Ok(Replayed { by: item.parse(name)?, from: item.word("replay_from")? })
 }
 
 fn other_bodies(item: Reader<'_>, name: &str) -> Stored<OtherBodies> {

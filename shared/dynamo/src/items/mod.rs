@@ -1,6 +1,7 @@
 //! One reader and one writer for each kind of item. Each kind has a snapshot: a changed snapshot is a question about
 //! the rows that are already there.
 
+pub(crate) mod bulk;
 pub(crate) mod delivery;
 pub(crate) mod event;
 pub(crate) mod health;

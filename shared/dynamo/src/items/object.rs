@@ -102,10 +102,14 @@ mod tests {
             Version::Number(u64::MAX),
             Version::Time(time),
             Version::Text("2026-01-01".to_owned()),
+            Version::Composite(vec![Version::Number(7), Version::Time(time)]),
+            Version::End,
+            Version::Reading(9),
         ];
         for version in versions {
             let object = read(&item(&version)).unwrap();
             assert_eq!(object.version, version);
+            assert_eq!((object.as_of.as_millisecond(), object.fetched), (1_789_999_993_123, true));
             assert_eq!(object.fields["amount"], json!(9_007_199_254_740_993_u64));
         }
     }
@@ -113,5 +117,18 @@ mod tests {
     #[test]
     fn an_object_is_written_as_it_has_always_been() {
         insta::assert_snapshot!(show(&item(&Version::Number(3))));
+        let composite =
+            Version::Composite(vec![Version::Number(3), Version::Text("b\0".to_owned())]);
+        insta::assert_snapshot!("composite", show(&item(&composite)));
+    }
+
+    /// Objects of before: events alone said what they were.
+    #[test]
+    fn an_object_that_does_not_say_of_when_it_is_is_of_when_it_was_changed() {
+        let mut item = item(&Version::Number(3));
+        item.remove("as_of");
+        item.remove("fetched");
+        let object = read(&item).unwrap();
+        assert_eq!((object.as_of, object.fetched), (object.updated_at, false));
     }
 }

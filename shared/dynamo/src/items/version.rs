@@ -140,3 +140,123 @@ mod sorting {
         Some(*taken)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering;
+
+    use domain::ports::StoreError;
+
+    use super::*;
+    use crate::item::Item;
+
+    fn item(version: &Version) -> Item {
+        let (rank, value) = write(version);
+        Item::from([("version_rank".to_owned(), rank), ("version".to_owned(), value)])
+    }
+
+    fn read_back(item: &Item) -> Stored<Version> {
+        read(Reader(item))
+    }
+
+    fn time(nanosecond: i128) -> Version {
+        Version::Time(Timestamp::from_nanosecond(nanosecond).unwrap())
+    }
+
+    fn text(text: &str) -> Version {
+        Version::Text(text.to_owned())
+    }
+
+    /// Where each kind of part borders on itself and on the next.
+    fn parts() -> Vec<Version> {
+        let numbers = [0, 1, 255, 256, u64::MAX].map(Version::Number);
+        let times = [Timestamp::MIN, Timestamp::MAX].map(Version::Time);
+        let near = [-1, 0, 1, 1_790_000_000_000_000_001].map(time);
+        let texts = [
+            "",
+            "\0",
+            "\0\0",
+            "\0a",
+            "\u{1}",
+            "a",
+            "a\0",
+            "a\0b",
+            "a\u{1}",
+            "ab",
+            "É",
+            "\u{10ffff}",
+        ];
+        let lists = [vec![], vec![Version::Number(1)], vec![text("")], vec![Version::Number(1); 2]];
+        let ends = [Version::End, Version::Reading(0), Version::Reading(u64::MAX)];
+        let all = numbers.into_iter().chain(times).chain(near).chain(texts.map(text));
+        all.chain(lists.map(Version::Composite)).chain(ends).collect()
+    }
+
+    fn value(version: &Version) -> Vec<u8> {
+        let Version::Composite(parts) = version else { panic!("{version:?}") };
+        sorting::bytes(parts)
+    }
+
+    /// D5, ORD-same-second: one part and two, and what only begins alike.
+    #[test]
+    fn composite_versions_sort_as_bytes_as_they_do_in_memory() {
+        let parts = parts();
+        let single = parts.iter().map(|part| vec![part.clone()]);
+        let double = parts.iter().flat_map(|a| parts.iter().map(|b| vec![a.clone(), b.clone()]));
+        let all: Vec<Version> =
+            single.chain(double).chain([vec![]]).map(Version::Composite).collect();
+        let bytes: Vec<Vec<u8>> = all.iter().map(value).collect();
+        let mut seen = [false; 3];
+        for (a, a_bytes) in all.iter().zip(&bytes) {
+            for (b, b_bytes) in all.iter().zip(&bytes) {
+                let expected = a.cmp(b);
+                assert_eq!(a_bytes.cmp(b_bytes), expected, "{a:?} and {b:?}");
+                seen[match expected {
+                    Ordering::Less => 0,
+                    Ordering::Equal => 1,
+                    Ordering::Greater => 2,
+                }] = true;
+            }
+            assert_eq!(&read_back(&item(a)).unwrap(), a);
+        }
+        assert_eq!(seen, [true; 3]);
+    }
+
+    #[test]
+    fn every_version_reads_back_as_it_was_put() {
+        for version in parts() {
+            assert_eq!(read_back(&item(&version)).unwrap(), version);
+        }
+    }
+
+    /// What a later version of this code wrote, or nobody.
+    #[test]
+    fn a_version_that_cannot_be_read_is_an_error_and_not_a_panic() {
+        let unreadable = |rank: u8, value: AttributeValue| {
+            let item = Item::from([
+                ("version_rank".to_owned(), n(rank)),
+                ("version".to_owned(), value.clone()),
+            ]);
+            let read = read_back(&item);
+            assert!(matches!(read, Err(StoreError::Unreadable(_))), "{rank} {value:?}: {read:?}");
+        };
+        let whole = value(&Version::Composite(vec![Version::Number(1), text("ab"), time(5)]));
+        for end in 0..whole.len() {
+            unreadable(3, b(&whole[..end]));
+        }
+        let mut deep = vec![Version::Number(1)];
+        for _ in 0..4 {
+            deep = vec![Version::Composite(deep)];
+        }
+        let far = [[2].as_slice(), &[0xff; 16], &[0]].concat();
+        let more = [whole.as_slice(), &[0]].concat();
+        for bytes in
+            [more, sorting::bytes(&deep), far, vec![7, 0], vec![3, 0xc3, 0, 0, 0], vec![3, 0, 1, 0]]
+        {
+            unreadable(3, b(bytes));
+        }
+        unreadable(3, s("text"));
+        unreadable(6, n(1));
+        unreadable(5, s("text"));
+    }
+}

@@ -1,15 +1,17 @@
 //! The rules of [`domain::ports::DueInbox`].
 
+use std::collections::BTreeSet;
+
 use domain::{
-    id::InboxKey,
-    inbox::{NewRow, Noted, Status},
-    ports::{Backlog, DueInbox as _, Inbox as _, StoreError},
+    id::{InboxKey, SourceName},
+    inbox::{Accepted, NewRow, Noted, Status},
+    ports::{Backlog, DueInbox as _, Inbox as _, Pending, StoreError},
 };
 use jiff::Timestamp;
 
 use super::{
     Kept, Tables,
-    given::{accepted, at, claim, failure, in_all_shards, processed, read, row},
+    given::{accepted, at, claim, failure, in_all_shards, key, processed, read, row},
     rules,
 };
 
@@ -24,6 +26,7 @@ pub async fn due_inbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         a_row_that_is_not_as_read_is_not_claimed,
         of_many_sweepers_one_claims,
         the_backlog_counts_what_is_pending_since_it_was_received,
+        rows_of_paused_sources_are_counted_apart,
         parked_rows_are_counted_and_listed_newest_first,
     );
 }
@@ -161,9 +164,9 @@ async fn of_many_sweepers_one_claims(on: &impl Tables) -> Kept {
 
 async fn the_backlog_counts_what_is_pending_since_it_was_received(on: &impl Tables) -> Kept {
     let pending = async || {
-        let each = async |shard| Ok(vec![on.inbox().pending(shard).await?]);
-        let all = in_all_shards(on, each).await?;
-        Ok::<_, StoreError>(all.into_iter().fold(Backlog::default(), Backlog::and))
+        let all = all_pending(on, &BTreeSet::new()).await?;
+        assert_eq!(all.paused, Backlog::default());
+        Ok::<_, StoreError>(all.owed)
     };
     assert_eq!(pending().await?, Backlog::default());
     waiting(on, "evt_1", 0, 120).await?;
@@ -177,6 +180,35 @@ async fn the_backlog_counts_what_is_pending_since_it_was_received(on: &impl Tabl
     assert_eq!(pending().await?, Backlog { count: 2, oldest: Some(at(30)) });
     assert_eq!(on.inbox().park(&claim("evt_2", 0), 1, &failure(), at(90)).await?, Noted::Yes);
     assert_eq!(pending().await?, Backlog { count: 1, oldest: Some(at(60)) });
+    Ok(())
+}
+
+async fn all_pending(
+    on: &impl Tables,
+    paused: &BTreeSet<SourceName>,
+) -> Result<Pending, StoreError> {
+    let each = async |shard| Ok(vec![on.inbox().pending(shard, paused).await?]);
+    Ok(in_all_shards(on, each).await?.into_iter().fold(Pending::default(), Pending::and))
+}
+
+async fn rows_of_paused_sources_are_counted_apart(on: &impl Tables) -> Kept {
+    waiting(on, "evt_1", 30, 150).await?;
+    waiting(on, "evt_2", 60, 180).await?;
+    let elsewhere = |id: &str, second| NewRow {
+        key: key("github", id),
+        received_at: at(second),
+        ..row(id, "t", b"{}")
+    };
+    for (id, second) in [("evt_1", 10), ("evt_3", 90)] {
+        assert_eq!(on.inbox().accept(&elsewhere(id, second)).await?, Accepted::New);
+    }
+    let backlog = |count, second| Backlog { count, oldest: Some(at(second)) };
+    let github = [key("github", "evt_1").source().clone()].into();
+    let apart = Pending { owed: backlog(2, 30), paused: backlog(2, 10) };
+    assert_eq!(all_pending(on, &github).await?, apart);
+    let other = ["nobody".parse().unwrap()].into();
+    let together = Pending { owed: backlog(4, 10), paused: Backlog::default() };
+    assert_eq!(all_pending(on, &other).await?, together);
     Ok(())
 }
 

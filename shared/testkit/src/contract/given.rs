@@ -6,7 +6,7 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     commit::{Commit, Knowledge, LeaseProof, Staged},
     delivery::{Attempt, Delivery, NewDelivery, Next, Outcome},
-    event::{ObjectRef, Origin, Version},
+    event::{ObjectRef, Origin, Stamp, Version},
     id::{EndpointId, EventId, InboxKey},
     inbox::{Applied, ChangeResult, Claim, Failure, NewRow, Row, Status},
     lane::LaneId,
@@ -78,7 +78,8 @@ pub(super) fn failure() -> Failure {
 
 pub(super) fn note(attempts: u32, due_at: Timestamp) -> AttemptNote {
     let next_action = "try again".to_owned();
-    AttemptNote { attempts, failure: Some(failure()), due_at, next_action, split: None }
+    let (waits_until, split) = (None, None);
+    AttemptNote { attempts, failure: Some(failure()), due_at, next_action, waits_until, split }
 }
 
 /// Processed at `now`, to go after 35 days.
@@ -99,6 +100,16 @@ pub(super) fn invoice(id: &str) -> ObjectRef {
 
 pub(super) fn newer(id: &str, version: Version, fields: Value) -> Guard {
     Guard::Newer { object: invoice(id), version, fields, deleted: false }
+}
+
+pub(super) fn unchanged(
+    id: &str,
+    read: Option<Stamp>,
+    version: Version,
+    fields: Value,
+    deleted: bool,
+) -> Guard {
+    Guard::Unchanged { object: invoice(id), read, version, fields, deleted }
 }
 
 pub(super) fn once(key: &str) -> Guard {

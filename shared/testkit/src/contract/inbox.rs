@@ -34,6 +34,7 @@ pub async fn inbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         other_bodies_are_counted_and_the_latest_is_kept_beside_an_unchanged_row,
         another_body_keeps_no_row_from_its_end_and_none_beyond_its_time,
         how_far_a_request_was_split_is_known_until_it_is_armed_again,
+        until_when_a_row_waits_is_known_until_it_is_tried_again,
         a_parked_row_waits_with_its_reason,
         a_finished_row_keeps_its_results,
         an_ignored_row_keeps_its_reason,
@@ -308,6 +309,26 @@ async fn how_far_a_request_was_split_is_known_until_it_is_armed_again(on: &impl 
     assert_eq!(read(on, "evt_1").await?.split, 250);
     assert_eq!(on.inbox().rearm(&new.key, at(400), at(320)).await?, Noted::Yes);
     assert_eq!(read(on, "evt_1").await?.split, 0);
+    Ok(())
+}
+
+async fn until_when_a_row_waits_is_known_until_it_is_tried_again(on: &impl Tables) -> Kept {
+    let (new, inbox) = (accepted(on, "evt_1").await?, on.inbox());
+    let waits = AttemptNote { waits_until: Some(at(240)), ..note(0, at(300)) };
+    let waits_until = async || Ok::<_, StoreError>(read(on, "evt_1").await?.waits_until);
+    assert_eq!(waits_until().await?, None);
+    assert_eq!(inbox.note(&claim("evt_1", 0), &waits).await?, Noted::Yes);
+    assert_eq!(waits_until().await?, Some(at(240)));
+    assert_eq!(inbox.note(&claim("evt_1", 0), &note(1, at(300))).await?, Noted::Yes);
+    assert_eq!(waits_until().await?, None);
+    // And no end of a wait outlives the row's own.
+    assert_eq!(inbox.note(&claim("evt_1", 0), &waits).await?, Noted::Yes);
+    assert_eq!(inbox.park(&claim("evt_1", 0), 12, &failure(), at(310)).await?, Noted::Yes);
+    assert_eq!(waits_until().await?, None);
+    assert_eq!(inbox.rearm(&new.key, at(400), at(320)).await?, Noted::Yes);
+    assert_eq!(inbox.note(&claim("evt_1", 1), &waits).await?, Noted::Yes);
+    assert_eq!(inbox.finish(&claim("evt_1", 1), &processed(at(400))).await?, Noted::Yes);
+    assert_eq!(waits_until().await?, None);
     Ok(())
 }
 

@@ -7,52 +7,56 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a contract suite is a test")]
 
+mod bulk;
 mod deliveries;
 mod due_inbox;
 mod given;
 mod inbox;
 mod lanes;
+mod objects;
 mod outbox;
 mod published_keys;
 mod registry;
 mod secrets;
 mod state;
+mod turns;
+mod walk;
 mod watch;
 
 use domain::ports::{
-    Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys, State,
-    StoreError, Watch,
+    Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
+    State, StoreError, Turns, Walk, Watch,
 };
 
 pub use self::{
-    deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes, outbox::outbox,
-    published_keys::published_keys, registry::registry, secrets::secrets, state::state,
-    watch::watch,
+    bulk::bulk, deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes,
+    outbox::outbox, published_keys::published_keys, registry::registry, secrets::secrets,
+    state::state, turns::turns, walk::walk, watch::watch,
 };
 use crate::memory;
 
 /// The tables of one deployment, whatever they are made of.
 pub trait Tables: Sync {
     /// The inbox.
-    fn inbox(&self) -> &(impl Inbox + DueInbox);
-    /// Objects, operation keys, leases; the sources' health; what is owed to providers.
-    fn state(&self) -> &(impl State + Watch + PublishedKeys);
+    fn inbox(&self) -> &(impl Inbox + DueInbox + Walk);
+    /// Objects, operation keys, leases; the sources' health; what is owed to providers; turns at calling them.
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns);
     /// Outgoing events.
     fn outbox(&self) -> &impl Outbox;
     /// Lanes and deliveries.
     fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries);
     /// Configuration.
-    fn registry(&self) -> &(impl Configure + Learning);
+    fn registry(&self) -> &(impl Configure + Learning + Bulk);
     /// Shards of every sharded index.
     fn shards(&self) -> u16;
 }
 
 impl Tables for memory::Store {
-    fn inbox(&self) -> &(impl Inbox + DueInbox) {
+    fn inbox(&self) -> &(impl Inbox + DueInbox + Walk) {
         self
     }
 
-    fn state(&self) -> &(impl State + Watch + PublishedKeys) {
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns) {
         self
     }
 
@@ -64,7 +68,7 @@ impl Tables for memory::Store {
         self
     }
 
-    fn registry(&self) -> &(impl Configure + Learning) {
+    fn registry(&self) -> &(impl Configure + Learning + Bulk) {
         self
     }
 
@@ -78,7 +82,7 @@ type Kept = Result<(), StoreError>;
 
 /// Runs each rule on fresh tables.
 macro_rules! rules {
-    ($fresh:ident: $($rule:ident),+ $(,)?) => {$(
+    ($fresh:ident: $($rule:path),+ $(,)?) => {$(
         if let Err(error) = Box::pin($rule(&$fresh().await)).await {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             panic!("{}: {error}: {}", stringify!($rule), cause.unwrap_or_default());

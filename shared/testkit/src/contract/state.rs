@@ -1,7 +1,7 @@
 //! The rules of [`domain::ports::State`].
 
 use domain::{
-    commit::{Answer, Commit, LeaseProof, MAX_ROUNDS, Next, Reason, is_newer, tie_of},
+    commit::{Answer, Commit, LeaseProof, MAX_ROUNDS, Next, Reason, tie_of},
     event::Version,
     id::SourceName,
     inbox::{Applied, ChangeResult, Status},
@@ -10,7 +10,6 @@ use domain::{
     ports::{Inbox as _, Lease, Outbox as _, State as _, StoreError},
 };
 use futures_util::future::join_all;
-use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
@@ -19,7 +18,7 @@ use super::{
         accepted, at, claim, commit, event_id, failure, invoice, key, newer, once, outgoing, read,
         under,
     },
-    rules,
+    objects, rules,
 };
 
 /// Runs the rules of [`domain::ports::State`], each on fresh tables.
@@ -29,7 +28,12 @@ pub async fn state<T: Tables>(fresh: impl AsyncFn() -> T) {
         a_commit_of_a_row_that_has_moved_on_changes_nothing,
         a_refusal_names_each_action_that_failed_and_nothing_happens,
         what_is_old_is_dropped_and_the_rest_is_committed,
-        an_object_ends_with_the_newest_version_in_every_order,
+        objects::an_object_ends_with_the_newest_version_in_every_order,
+        objects::any_two_versions_compare_in_the_store_as_they_do_in_memory,
+        objects::an_object_is_changed_only_if_it_is_as_it_was_read,
+        objects::a_plan_that_saw_another_state_is_asked_for_again_and_nothing_happens,
+        objects::changes_that_depend_on_an_object_lose_nothing,
+        objects::an_object_says_of_when_it_is_and_whether_it_was_fetched,
         an_operation_is_done_once_whoever_asks,
         a_lost_lease_refuses_the_commit,
         a_commit_whose_answer_was_lost_may_be_repeated,
@@ -40,11 +44,11 @@ pub async fn state<T: Tables>(fresh: impl AsyncFn() -> T) {
     );
 }
 
-fn stripe() -> SourceName {
+pub(super) fn stripe() -> SourceName {
     "stripe".parse().unwrap()
 }
 
-async fn there(on: &impl Tables, event: &OutboxEvent) -> Result<bool, StoreError> {
+pub(super) async fn there(on: &impl Tables, event: &OutboxEvent) -> Result<bool, StoreError> {
     let row = on.outbox().event(&event.tenant, event.id).await?;
     Ok(row.is_some_and(|row| row.event == *event && row.relayed.is_none()))
 }
@@ -75,6 +79,7 @@ async fn a_commit_makes_all_of_it_true(on: &impl Tables) -> Kept {
     assert_eq!((object.version, object.deleted), (Version::Number(3), false));
     assert_eq!((object.tie, object.fields), (tie_of(&fields, false), fields));
     assert_eq!(object.updated_at, commit.now);
+    assert_eq!((object.as_of, object.fetched), (commit.knowledge.as_of, false));
     // One id, two sources: two objects.
     assert_eq!(on.state().object(&"github".parse().unwrap(), &invoice("in_1")).await?, None);
     assert!(there(on, &first).await? && there(on, &second).await?);
@@ -181,58 +186,6 @@ async fn committed(on: &impl Tables, mut commit: Commit) -> Result<Vec<ChangeRes
         // Conflicts do not count as rounds, but here they end some time.
         assert!(rounds < MAX_ROUNDS + 1_000, "no end of it");
     }
-}
-
-async fn an_object_ends_with_the_newest_version_in_every_order(on: &impl Tables) -> Kept {
-    let nanosecond = |n: i128| Timestamp::from_nanosecond(1_790_000_000_000_000_000 + n).unwrap();
-    let versions = [
-        Version::Number(0),
-        Version::Number(9),
-        Version::Number(10),
-        Version::Number(u64::MAX),
-        Version::Time(nanosecond(0)),
-        Version::Time(nanosecond(1)),
-        Version::Text("2026-01-01".to_owned()),
-        Version::Text("2026-01-01T00".to_owned()),
-        Version::Text("É".to_owned()),
-    ];
-    let mut pair = 0;
-    for first in &versions {
-        for second in &versions {
-            // With one version, the content decides.
-            let contents: &[_] =
-                if first == second { &[("a", "a"), ("a", "b"), ("b", "a")] } else { &[("a", "a")] };
-            for (a, b) in contents {
-                pair += 1;
-                let object = format!("in_{pair}");
-                let mut expected = None;
-                for (n, (version, fields)) in [(first, a), (second, b)].into_iter().enumerate() {
-                    let fields = json!(fields);
-                    let event = format!("evt_{pair}_{n}");
-                    accepted(on, &event).await?;
-                    let tie = tie_of(&fields, false);
-                    let old = expected.as_ref().map(|(v, t)| (v, String::as_str(t)));
-                    let newest = is_newer((version, &tie), old);
-                    let guard = newer(&object, version.clone(), fields);
-                    let answer =
-                        on.state().commit(&commit(&event, vec![(guard, Vec::new())])).await?;
-                    let shown = format!("{first:?} then {second:?}, write {n}");
-                    assert_eq!(answer == Answer::Applied, newest, "{shown}");
-                    if newest {
-                        expected = Some((version.clone(), tie));
-                    }
-                }
-                let (version, tie) = expected.unwrap();
-                let object = on.state().object(&stripe(), &invoice(&object)).await?.unwrap();
-                assert_eq!(
-                    (object.version, object.tie),
-                    (version, tie),
-                    "{first:?} then {second:?}"
-                );
-            }
-        }
-    }
-    Ok(())
 }
 
 async fn an_operation_is_done_once_whoever_asks(on: &impl Tables) -> Kept {

@@ -150,5 +150,7 @@ async fn one_source_says_nothing_of_another(on: &impl Tables) -> Kept {
     on.state().note_accepted(&hub(), &accepted(2, Some("k"), true)).await?;
     assert_eq!(on.state().health(&other, at(3)).await?, SourceHealth::default());
     assert!(on.state().rejected(&other, 10, at(3)).await?.is_empty());
+    // Reconciliation writes its own item, and has not been here.
+    assert_eq!(on.state().reconciled_until(&hub()).await?, None);
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! The inbox in memory.
 
+use std::collections::BTreeSet;
+
 use domain::{
-    id::{InboxKey, shard_of},
+    id::{InboxKey, SourceName, shard_of},
     inbox::{Accepted, Claim, Failure, NewRow, Noted, OtherBodies, OtherBody, Row, Status},
-    ports::{AttemptNote, Backlog, DueInbox, Finish, Inbox, Stored},
+    ports::{AttemptNote, Backlog, DueInbox, Finish, Inbox, Pending, Stored},
 };
 use jiff::Timestamp;
 
@@ -21,10 +23,12 @@ fn fresh(new: &NewRow) -> Row {
         finished_at: None,
         last_error: None,
         next_action: None,
+        waits_until: None,
         results: Vec::new(),
         armed_at: new.received_at,
         split: 0,
         other_bodies: None,
+        replay: None,
     }
 }
 
@@ -43,12 +47,12 @@ pub(super) fn claimed(
     }
 }
 
-fn arm(item: &mut InboxItem, due_at: Timestamp, now: Timestamp) {
+pub(super) fn arm(item: &mut InboxItem, due_at: Timestamp, now: Timestamp) {
     item.expires_at = None;
     let row = &mut item.row;
     (row.status, row.attempts, row.cycle, row.sweeps) = (Status::Pending, 0, row.cycle + 1, 0);
     (row.due_at, row.dead_at, row.finished_at) = (Some(due_at), None, None);
-    (row.armed_at, row.split) = (now, 0);
+    (row.armed_at, row.split, row.waits_until) = (now, 0, None);
 }
 
 pub(super) fn finish(item: &mut InboxItem, finish: &Finish) {
@@ -57,7 +61,7 @@ pub(super) fn finish(item: &mut InboxItem, finish: &Finish) {
     row.status = finish.status;
     row.results.clone_from(&finish.results);
     row.next_action.clone_from(&finish.reason);
-    (row.due_at, row.finished_at) = (None, Some(finish.now));
+    (row.due_at, row.waits_until, row.finished_at) = (None, None, Some(finish.now));
 }
 
 impl Inbox for Store {
@@ -158,6 +162,7 @@ impl Inbox for Store {
                 row.attempts = note.attempts;
                 row.due_at = Some(note.due_at);
                 row.next_action = Some(note.next_action.clone());
+                row.waits_until = note.waits_until;
                 row.split = note.split.unwrap_or(row.split);
                 if note.failure.is_some() {
                     row.last_error.clone_from(&note.failure);
@@ -181,7 +186,7 @@ impl Inbox for Store {
                 (row.status, row.attempts) = (Status::DeadLetter, attempts);
                 (row.due_at, row.dead_at) = (None, Some(now));
                 row.last_error = Some(failure.clone());
-                row.next_action = None;
+                (row.next_action, row.waits_until) = (None, None);
             })
         })
         .await
@@ -221,13 +226,19 @@ impl DueInbox for Store {
         .await
     }
 
-    async fn pending(&self, shard: u16) -> Stored<Backlog> {
+    async fn pending(&self, shard: u16, paused: &BTreeSet<SourceName>) -> Stored<Pending> {
         let shards = self.shards;
         self.call("inbox.pending", |tables| {
             let pending = in_shard(tables, shard, shards)
                 .filter(|item| item.row.status == Status::Pending)
-                .map(|item| Backlog { count: 1, oldest: Some(item.row.new.received_at) });
-            pending.fold(Backlog::default(), Backlog::and)
+                .map(|item| {
+                    let one = Backlog { count: 1, oldest: Some(item.row.new.received_at) };
+                    match paused.contains(item.row.new.key.source()) {
+                        true => Pending { paused: one, ..Pending::default() },
+                        false => Pending { owed: one, ..Pending::default() },
+                    }
+                });
+            pending.fold(Pending::default(), Pending::and)
         })
         .await
     }
@@ -255,7 +266,11 @@ impl DueInbox for Store {
     }
 }
 
-fn in_shard(tables: &Tables, shard: u16, shards: u16) -> impl Iterator<Item = &InboxItem> {
+pub(super) fn in_shard(
+    tables: &Tables,
+    shard: u16,
+    shards: u16,
+) -> impl Iterator<Item = &InboxItem> {
     tables
         .inbox
         .iter()

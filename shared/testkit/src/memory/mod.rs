@@ -1,6 +1,7 @@
 //! One deployment's tables, queues and bodies in memory.
 
 mod bodies;
+mod bulk;
 mod inbox;
 mod keyring;
 mod lanes;
@@ -9,6 +10,7 @@ mod published_keys;
 mod queue;
 mod registry;
 mod state;
+mod turns;
 mod watch;
 
 use std::{
@@ -18,14 +20,15 @@ use std::{
 
 use domain::{
     body::Sha256Hash,
+    bulk::Work,
     delivery::Delivery,
     endpoint::{Endpoint, Health},
     event::{Object, ObjectRef},
-    id::{EndpointId, EventId, InboxKey, SourceName, TenantId},
+    id::{EndpointId, EventId, InboxKey, ReplayId, SourceName, TenantId},
     inbox::Row,
     lane::{Breaker, LaneId, Pointer},
     outbox::{OutboxEvent, OutboxRow},
-    ports::{AuditEntry, Owed, PublishedKey, SealedSecret, Stored},
+    ports::{AuditEntry, Owed, PublishedKey, SealedSecret, Stored, turns::Standing},
     source::Source,
 };
 use jiff::Timestamp;
@@ -72,6 +75,8 @@ pub struct Tables {
     pub published: BTreeMap<SourceName, BTreeMap<String, PublishedKey>>,
     /// What is owed to providers, by source.
     pub owed: BTreeMap<SourceName, Vec<Owed>>,
+    /// Turns at calling providers.
+    pub turns: BTreeMap<SourceName, Standing>,
     /// Who is bringing the secret of a source that waits for one, until when.
     pub claims: BTreeMap<SourceName, (String, Timestamp)>,
     /// Idempotency keys of publishes: the event and the hash of its payload.
@@ -96,6 +101,10 @@ pub struct Tables {
     pub epochs: BTreeMap<TenantId, u64>,
     /// Who did what.
     pub audit: Vec<AuditEntry>,
+    /// Bulk work.
+    pub bulks: BTreeMap<ReplayId, Work>,
+    /// What of it is under way.
+    pub open_bulks: BTreeSet<ReplayId>,
     /// The bucket.
     pub bucket: BTreeMap<String, Vec<u8>>,
 }

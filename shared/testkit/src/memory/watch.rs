@@ -30,6 +30,8 @@ pub struct Watched {
     pub secrets: BTreeMap<String, Timestamp>,
     /// Refused requests, newest first.
     pub samples: VecDeque<RejectSample>,
+    /// Up to when reconciliation has asked the provider.
+    pub reconciled_until: Option<Timestamp>,
 }
 
 impl Watch for Store {
@@ -88,6 +90,13 @@ impl Watch for Store {
                 rejects,
                 secrets: watched.secrets,
             }
+        })
+        .await
+    }
+
+    async fn reconciled_until(&self, source: &SourceName) -> Stored<Option<Timestamp>> {
+        self.call("watch.reconciled_until", |tables| {
+            tables.watched.get(source).and_then(|watched| watched.reconciled_until)
         })
         .await
     }

@@ -6,8 +6,15 @@ use super::super::answer::AwsError;
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
     /// No queue of this name or ARN.
-    #[error("the queue {0} does not exist; queues come from the template")]
+    #[error(
+        "the queue {0} does not exist; queues come from the template, or CreateQueue makes them"
+    )]
     NoSuchQueue(String),
+    /// A queue of this name with other attributes.
+    #[error(
+        "A queue already exists with the same name and a different value for an attribute: {0}"
+    )]
+    Exists(String),
     /// A queue that a parameter names by its ARN does not exist.
     #[error("The resource that you specified for the {0} parameter doesn't exist.")]
     NoSuchResource(&'static str),
@@ -64,6 +71,7 @@ impl QueueError {
         let same = |name: &str| (name.to_owned(), name.to_owned());
         match self {
             Self::NoSuchQueue(_) => ("QueueDoesNotExist".to_owned(), old("NonExistentQueue")),
+            Self::Exists(_) => ("QueueNameExists".to_owned(), "QueueAlreadyExists".to_owned()),
             Self::NoSuchResource(_) | Self::NoSuchMove => same("ResourceNotFoundException"),
             Self::InvalidReceipt => same("ReceiptHandleIsInvalid"),
             Self::NotInFlight => ("MessageNotInflight".to_owned(), old("MessageNotInflight")),

@@ -3,9 +3,12 @@
 //! [`Queues`] is the handle for this process (the event sources), `wire` the same over HTTP (the functions); `redrive` and
 //! `moves` are message move tasks.
 
+mod arrivals;
 mod attributes;
+mod create;
 mod digest;
 mod error;
+mod fifo;
 mod message;
 mod moves;
 mod receipt;
@@ -21,15 +24,13 @@ use std::{
     time::Duration,
 };
 
+use arrivals::Arrivals;
 pub use error::QueueError;
 pub use message::{Counts, Message};
 use message::{Outgoing, Sent};
 use receipt::Receipt;
 use store::{Store, Taking};
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     Service,
@@ -57,7 +58,8 @@ struct Shared {
     clock: Clock,
     /// By ARN.
     settings: RwLock<BTreeMap<String, Settings>>,
-    arrivals: BTreeMap<String, Notify>,
+    arrivals: Arrivals,
+    seen: fifo::Seen,
     recorder: Recorder,
     faults: Faults,
 }
@@ -79,7 +81,7 @@ impl Queues {
         recorder: Recorder,
         faults: Faults,
     ) -> Result<Self, QueueError> {
-        let settings: BTreeMap<String, Settings> = queues
+        let mut settings: BTreeMap<String, Settings> = queues
             .iter()
             .map(|queue| {
                 let settings = Settings {
@@ -93,13 +95,16 @@ impl Queues {
                 (queue.arn.clone(), settings)
             })
             .collect();
-        let arrivals = settings.keys().map(|arn| (arn.clone(), Notify::new())).collect();
+        let store = Store::open(path)?;
+        store.made(&mut settings, |name| wire::arn_for(region, name))?;
+        let arrivals = Arrivals::of(settings.keys());
         let shared = Shared {
-            store: Store::open(path)?,
+            store,
             region: region.to_owned(),
             clock,
             settings: RwLock::new(settings),
             arrivals,
+            seen: fifo::Seen::default(),
             recorder,
             faults,
         };
@@ -117,7 +122,8 @@ impl Queues {
     /// The ARNs of all queues.
     #[must_use]
     pub fn arns(&self) -> Vec<String> {
-        self.shared.arrivals.keys().cloned().collect()
+        let all = self.shared.settings.read().unwrap_or_else(PoisonError::into_inner);
+        all.keys().cloned().collect()
     }
 
     /// Takes up to `max` (1 to 10) messages, waiting at most `wait` for the first. Cancel-safe: nothing is taken until it returns.
