@@ -70,8 +70,8 @@ const ALLOWED: &[(&str, Allowed)] = &[
 /// May import everything.
 const SUITES: &str = "tests";
 
-/// What `domain` and `signing` must not reach, not even by way of others.
-const PURE: &[&str] = &["domain", "signing"];
+/// What `domain`, `fetch` and `signing` must not reach, not even by way of others.
+const PURE: &[&str] = &["domain", "fetch", "signing"];
 const IMPURE: &[&str] = &[
     "aws-config",
     "aws-credential-types",

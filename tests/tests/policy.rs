@@ -51,18 +51,6 @@ const UNUSED: &[(&str, &str, &str, &str)] = &[
         "",
         "S3 itself asks it, to tell an absent object from a forbidden one",
     ),
-    (
-        "worker",
-        "dynamodb:ConditionCheckItem",
-        "StateTable",
-        "a commit under an object's lease; no handler takes one yet",
-    ),
-    (
-        "worker",
-        "dynamodb:UpdateItem",
-        "StateTable",
-        "taking an object's lease; no handler takes one yet",
-    ),
     ("ingress", "dynamodb:UpdateItem", "RegistryTable", "a handshake that brings a secret"),
     ("ingress", "secretsmanager:CreateSecret", "/in/*", "a handshake that brings a secret"),
     ("ingress", "secretsmanager:PutSecretValue", "/in/*", "a handshake that brings a secret"),
@@ -181,6 +169,22 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.replay("mirrored", "evt_1").await?.good()?;
     api.until("mirrored", "evt_1", "processed").await?;
 
+    // Paused, and resumed with something that waits.
+    let of_source = "/v1/sources/mirrored";
+    let reason = json!({ "reason": "a look at the rights" });
+    api.client().post(&format!("{of_source}/pause"), &reason).await?.good()?;
+    let waiting = Event::stripe("evt_waits", "invoice.paid", "in_waits", at);
+    mirrored.send_until_accepted(host, &waiting).await?;
+    eventually("the event is put off", async || {
+        let story = api.story("mirrored", "evt_waits").await?;
+        ensure!(story.0.get("next_action").is_some_and(Value::is_string), "{}", story.0);
+        Ok(())
+    })
+    .await?;
+    api.client().post(&format!("{of_source}/resume"), &json!({})).await?.good()?;
+    api.until_delivered("mirrored", "evt_waits").await?;
+    api.client().get(&format!("{of_source}/objects/invoice/in_waits")).await?.good()?;
+
     // Several in one request: small, middling and large.
     let batched = Provider::batching("batched")?;
     api.forward(&batched, "policy").await?;
@@ -208,6 +212,8 @@ async fn do_everything(host: &Host) -> Result<()> {
         api.until_outgoing("policy", &id, "succeeded").await?;
     }
 
+    asked(host).await?;
+
     // Parked, listed, sent again by the provider, and redriven.
     control
         .fault(&Fault::new("dynamodb", "TransactWriteItems", "access_denied").of("worker"))
@@ -223,6 +229,33 @@ async fn do_everything(host: &Host) -> Result<()> {
     mirrored.send_until_accepted(host, &parked(1)).await?;
     api.until_delivered("mirrored", &parked(1).id).await?;
     redriven(&aws, host, &parked(2).id).await?;
+
+    // Replayed in bulk: by api at once, and by the sweeper where api could not; parked ones, finished ones, waiting ones.
+    let replay = |select: Value| json!({ "source": "mirrored", "select": select, "reason": "all" });
+    let started = api
+        .client()
+        .post("/v1/replays", &replay(json!({ "status": ["processed", "dead_letter"] })));
+    let started = started.await?.text("/id")?;
+    eventually("the replay is over", async || {
+        let work = api.client().get(&format!("/v1/replays/{started}")).await?;
+        ensure!(work.text("/state")? == "completed", "{work:?}");
+        Ok(())
+    })
+    .await?;
+    control.fault(&Fault::new("dynamodb", "Query", "throttle").of("api")).await?;
+    let left =
+        api.client().post("/v1/replays", &replay(json!({ "status": ["processed"] }))).await?;
+    control.heal().await?;
+    eventually("the sweeper has done it", async || {
+        let path = format!("/v1/replays/{}", left.text("/id")?);
+        let work = api.client().get(&path).await?;
+        ensure!(work.text("/state")? == "completed", "{work:?}");
+        Ok(())
+    })
+    .await?;
+    let resume = json!({ "source": "mirrored", "kind": "resume", "reason": "all" });
+    api.client().post("/v1/replays", &resume).await?.good()?;
+    api.client().get("/v1/replays").await?.good()?;
 
     // What only the sweeper finds: no message, no relay, no wake.
     control.fault(&Fault::new("sqs", "SendMessage", "internal").of("ingress")).await?;
@@ -268,6 +301,34 @@ async fn rotate(api: &Client, source: &Provider) -> Result<()> {
     // The first one ends in a day: without force, the one that stays could not be taken away.
     let new = format!("{path}/secrets/2?force=true");
     api.call(Method::DELETE, &new, HeaderMap::new(), Bytes::new()).await?.good()?;
+    Ok(())
+}
+
+/// A source whose provider is asked, with the second of its tokens.
+async fn asked(host: &Host) -> Result<()> {
+    let (api, provider) = (host.api()?, host.subscriber().await?);
+    let stripe = Provider::stripe("asked")?;
+    let own = provider.url().replace("/hooks", "/v1/{path}/{id}");
+    let source = json!({
+        "name": "asked",
+        "scheme": stripe.choice(),
+        "handler": { "kind": "mirror" },
+        "secrets": { "1": stripe.secret() },
+        "fetch": { "own": { "like": "stripe", "url": own } },
+    });
+    api.add_source(&source).await?;
+    for id in ["1", "2"] {
+        let token = json!({ "id": id, "token": format!("rk_{id}") });
+        api.client().post("/v1/sources/asked/tokens", &token).await?.good()?;
+    }
+    let object = json!({ "id": "in_asked" }).to_string();
+    provider.otherwise(
+        Reply::status(200).header("content-type", "application/json").body(object),
+    );
+    let event = Event::stripe("evt_asked", "invoice.paid", "in_asked", now().as_second());
+    stripe.send_until_accepted(host, &event).await?;
+    api.until("asked", "evt_asked", "processed").await?;
+    ensure!(provider.count() == 1, "{:?}", provider.seen());
     Ok(())
 }
 

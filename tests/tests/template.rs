@@ -239,8 +239,8 @@ fn an_endpoint_cannot_borrow_the_deliverers_rights() {
             (&format!("{statement}/12/Action/0"), json!("events:PutRule")),
             ("/Resources/NewQueue", json!({"Type": "AWS::SQS::Queue"})),
             (
-                "/Resources/ApiFunction/Properties/Environment/Variables/OWN_QUEUES/Fn::Join/1/2",
-                json!({"Fn::GetAtt": "WakeDlq.QueueName"}),
+                "/Resources/ApiFunction/Properties/Environment/Variables/OWN_QUEUES",
+                json!({"Fn::Sub": "${InboundQueue.QueueName},${WakeDlq.QueueName}"}),
             ),
             ("/Resources/ApiFunction/Properties/Environment/Variables/OPS_BUS_ARN", Value::Null),
         ],

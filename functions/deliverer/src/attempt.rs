@@ -46,8 +46,6 @@ pub struct Attempts<'a, O, K, B, T, A> {
     pub targets: &'a A,
     /// What may be dialled.
     pub policy: AddressPolicy,
-    /// The queue that wakes us. Our role has to let us write there, and no endpoint may borrow that.
-    pub own_queue: &'a str,
     /// What is counted.
     pub metrics: &'a Metrics,
     /// Time and chance.
@@ -132,7 +130,7 @@ where
                 // Checked again at every send: the row may be older than a rule.
                 Place::Url { url: EndpointUrl::parse(url, &self.policy), secrets }
             }
-            Destination::Queue(queue) if queue.to_string() == self.own_queue => {
+            Destination::Queue(queue) if self.targets.is_own(queue) => {
                 Place::Nowhere(Cause::BlockedAddress)
             }
             Destination::Queue(queue) => Place::Queue(queue.clone()),

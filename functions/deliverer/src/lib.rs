@@ -56,8 +56,6 @@ pub struct Deliverer<L, O, R, K, B, Q, N, A> {
     pub dialler: Dialler<N>,
     /// Queues and buses.
     pub targets: A,
-    /// The URL of the wake queue, which no endpoint may be.
-    pub own_queue: String,
     /// The rules of draining.
     pub rules: Rules,
     /// How long a pass over one lane begins new attempts.
@@ -156,7 +154,6 @@ where
             bodies: &self.bodies,
             transport: &client,
             targets: &self.targets,
-            own_queue: &self.own_queue,
             policy: self.dialler.bounds().policy,
             metrics: &self.metrics,
             edge: self.edge,

@@ -114,6 +114,9 @@ pub trait Targets: Sync {
     /// Puts one event on a bus, once.
     fn put(&self, entry: Entry) -> impl Future<Output = Result<Answered, Failed>> + Send;
 
+    /// Whether it is the queue that wakes us. Our role has to let us write there, and no endpoint may borrow that.
+    fn is_own(&self, queue: &QueueUrl) -> bool;
+
     /// Whether there surely is no such bus. A question that cannot be answered says no.
     fn is_missing(&self, bus: &BusArn) -> impl Future<Output = bool> + Send;
 }

@@ -13,7 +13,7 @@ use domain::{
     address::AddressPolicy,
     body::Sha256Hash,
     delivery::{Attempt, Cause, Delivery, Outcome},
-    destination::{BusArn, Destination},
+    destination::{BusArn, Destination, QueueUrl},
     endpoint::Endpoint,
     id::EventId,
     lane::LaneId,
@@ -54,7 +54,7 @@ struct Receiver {
     answer: Mutex<Result<Answered, Cause>>,
 }
 
-/// Queues and buses. The bus `absent` does not exist.
+/// Queues and buses. The bus `absent` does not exist, and `postern-WakeQueue` is our own.
 impl Targets for Receiver {
     async fn message(&self, message: Message) -> Result<Answered, Failed> {
         self.messages.lock().unwrap().push(message);
@@ -64,6 +64,10 @@ impl Targets for Receiver {
     async fn put(&self, entry: Entry) -> Result<Answered, Failed> {
         self.entries.lock().unwrap().push(entry);
         self.answer.lock().unwrap().clone().map_err(Failed::new)
+    }
+
+    fn is_own(&self, queue: &QueueUrl) -> bool {
+        queue.to_string().ends_with("/postern-WakeQueue")
     }
 
     async fn is_missing(&self, bus: &BusArn) -> bool {
@@ -153,7 +157,6 @@ impl World {
             bodies: &self.store,
             transport: &self.receiver,
             targets: &self.receiver,
-            own_queue: "https://sqs.eu-central-1.amazonaws.com/123456789012/postern-WakeQueue",
             policy: AddressPolicy::default(),
             metrics: &self.metrics,
             edge: Edge { now: clock, jitter: || 0.5 },

@@ -15,7 +15,7 @@ use deliverer::{
 use domain::{
     breaker::Limits,
     delivery::{Cause, Delivery, Outcome, Schedule, State},
-    destination::{BusArn, Destination},
+    destination::{BusArn, Destination, QueueUrl},
     endpoint::Endpoint,
     id::EventId,
     lane::{LaneId, Pointer},
@@ -78,6 +78,10 @@ impl Targets for NoTargets {
         unreachable!("no endpoint is a bus")
     }
 
+    fn is_own(&self, _: &QueueUrl) -> bool {
+        unreachable!("no endpoint is a queue")
+    }
+
     async fn is_missing(&self, _: &BusArn) -> bool {
         unreachable!("no endpoint is a bus")
     }
@@ -93,7 +97,6 @@ fn deliverer(authority: &Authority) -> MemoryDeliverer {
         queue: MemoryQueue::new(Duration::from_secs(60), 9),
         dialler: authority.dialler(Script::loopback(), BOUNDS),
         targets: NoTargets,
-        own_queue: String::new(),
         rules: rules(),
         pass: Duration::from_secs(20),
         width: 10,

@@ -77,6 +77,8 @@ fn is_whole(read: &[u8]) -> bool {
     length.is_none_or(|length| body.len() >= length.trim().parse().unwrap())
 }
 
+const OWN: &str = "https://sqs.eu-central-1.amazonaws.com/123456789012/postern-WakeQueue";
+
 fn targets(url: &str) -> AwsTargets {
     let variables = [
         ("AWS_REGION", "eu-central-1"),
@@ -86,7 +88,7 @@ fn targets(url: &str) -> AwsTargets {
         ("AWS_ENDPOINT_URL_EVENTBRIDGE", url),
     ];
     let settings = Env::over(variables).parse(Settings::read).unwrap();
-    AwsTargets::new(&settings)
+    AwsTargets::new(&settings, OWN)
 }
 
 fn message(fifo: bool) -> Message {
@@ -212,6 +214,12 @@ async fn a_bus_that_answers_200_may_have_failed_all_the_same() {
         assert_eq!(failed.cause, expected, "{body}");
         assert_eq!(service.requests.load(Ordering::SeqCst), 1, "{body}");
     }
+}
+
+#[test]
+fn the_queue_that_wakes_us_is_known() {
+    let targets = targets("http://127.0.0.1:9");
+    assert!(targets.is_own(&OWN.parse().unwrap()) && !targets.is_own(&message(false).queue));
 }
 
 #[tokio::test]

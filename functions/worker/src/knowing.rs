@@ -135,13 +135,14 @@ where
         let Some(asker) = self.sources.asker() else {
             return Err(failed("fetcher_missing", "this worker has no way to providers"));
         };
-        let trusts = feed.scheme.as_ref().is_ok_and(|scheme| scheme.trusts_versions());
-        let when = feed.source.fetch.as_ref().map_or(When::Always, |fetch| fetch.when(trusts));
+        let trusts_version = feed.scheme.as_ref().is_ok_and(|scheme| scheme.trusts_versions());
+        let fetch = feed.source.fetch.as_ref();
+        let when = fetch.map_or(When::Always, |fetch| fetch.when(trusts_version));
         let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
         let event = serde_json::from_slice(body).unwrap_or(Value::Null);
         // Others may do more with an event than make its object what it is.
         let coalesces = matches!(feed.source.handler, Handler::Mirror { .. });
-        Ok(Some(Subject { row, object, fetcher, asker, when, event, coalesces }))
+        Ok(Some(Subject { row, object, fetcher, asker, when, trusts_version, event, coalesces }))
     }
 
     async fn own(&self, row: &Row, subject: &Subject<'_>) -> Stored<Option<Object>> {
@@ -281,6 +282,8 @@ struct Subject<'a> {
     fetcher: &'a Fetcher,
     asker: &'a dyn Ask,
     when: When,
+    /// Whether the versions of events order all changes.
+    trusts_version: bool,
     /// Its body, parsed; null if it is not JSON.
     event: Value,
     /// Whether a state that was read later says all that the event does.
@@ -300,13 +303,20 @@ enum Need {
 impl Subject<'_> {
     fn need(&self, known: Option<&Object>) -> Need {
         let version = self.row.new.version.as_ref();
-        if self.coalesces && is_covered(known, self.row.armed_at) {
+        if self.coalesces && is_covered(known, self.row.armed_at) && !self.is_ahead(known) {
             Need::Covered
         } else if self.when == When::Doubt && !is_doubtful(version, &self.event, known) {
             Need::Nothing
         } else {
             Need::Ask
         }
+    }
+
+    /// Whether the event is newer than what is known, by versions that are trusted: the provider's API lags behind.
+    fn is_ahead(&self, known: Option<&Object>) -> bool {
+        let (Some(said), Some(known)) = (&self.row.new.version, known) else { return false };
+        let is_told = !matches!(known.version, Version::End | Version::Reading(_));
+        self.trusts_version && is_told && known.version.is_like(said) && *said > known.version
     }
 
     /// What follows from how the call went. `Err`: the attempt ends here.

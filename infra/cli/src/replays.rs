@@ -100,15 +100,15 @@ pub(crate) fn show(out: &mut dyn Write, replay: &Value) -> io::Result<()> {
 /// What was not taken, and why.
 pub(crate) fn left_alone(out: &mut dyn Write, counts: &Value) -> io::Result<()> {
     for (name, why) in [
-        ("in_flight", "pending: processed without being asked"),
-        ("already_done", "processed: left alone without `--status processed`"),
+        ("in_flight", "pending already: processed without being asked"),
+        ("already_done", "processed already: taken only with `--status processed`"),
         ("moved", "changed since the replay began: look at them"),
         ("absent", "not there: check the ids and the source"),
         ("failed", "refused by the store: the log of `api` and of `sweeper` says why"),
     ] {
         match counts.get(name).and_then(Value::as_u64) {
             None | Some(0) => {}
-            Some(count) => writeln!(out, "  {count} left alone, {why}")?,
+            Some(count) => writeln!(out, "  {count} {why}")?,
         }
     }
     Ok(())

@@ -98,7 +98,8 @@ impl Walk for InboxTable {
     ) -> Stored<Again> {
         let key = &row.new.key;
         let (status, cycle) = (row.status, row.cycle);
-        let change = self.armed(key, due_at, now).set("replay", s(work.to_string())).when(
+        let change = self.armed(key, due_at, now).set("replay", s(work.to_string()));
+        let change = change.set("replay_from", word(&status)).when(
             "#status = :was AND #cycle = :read_cycle",
             [("was", word(&status)), ("read_cycle", n(cycle))],
         );

@@ -121,13 +121,13 @@ pub(crate) fn endpoints_borrow_no_rights(stack: &Stack) -> Vec<String> {
         denied.iter().any(|(what, resource)| **what == action && **resource == on)
     };
     let variables = &stack.resource("ApiFunction")["Properties"]["Environment"]["Variables"];
-    let named = each(&variables["OWN_QUEUES"]["Fn::Join"][1]);
+    let named = variables["OWN_QUEUES"]["Fn::Sub"].as_str().unwrap_or_default();
     let mut found = Vec::new();
     for (id, _) in stack.resources("AWS::SQS::Queue") {
         if id != "WakeQueue" && !is_denied("sqs:SendMessage", id) {
             found.push(format!("the deliverer may write to {id}"));
         }
-        if !named.contains(&&json!({ "Fn::GetAtt": format!("{id}.QueueName") })) {
+        if !named.split(',').any(|name| name == format!("${{{id}.QueueName}}")) {
             found.push(format!("the api takes {id} for an endpoint"));
         }
     }

@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     http::{HeaderMap, Method, Request, StatusCode},
 };
-use domain::{address::AddressPolicy, id::TenantId};
+use domain::{address::AddressPolicy, destination::Reach, id::TenantId};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -11,7 +11,10 @@ use aws_sdk_eventbridge::{
     types::PutEventsRequestEntry,
 };
 use aws_sdk_sqs::types::MessageAttributeValue;
-use domain::{delivery::Cause, destination::BusArn};
+use domain::{
+    delivery::Cause,
+    destination::{BusArn, QueueUrl},
+};
 use hyper_util::client::legacy;
 use runtime::aws::{Aws, HttpResponse, Pace, Settings, is_throttled};
 
@@ -26,13 +29,14 @@ const KEPT: usize = 200;
 pub struct AwsTargets {
     queues: aws_sdk_sqs::Client,
     buses: aws_sdk_eventbridge::Client,
+    own_queue: String,
 }
 
 impl AwsTargets {
-    /// Clients for these settings, which live as long as the process.
-    pub fn new(settings: &Settings) -> Self {
+    /// Clients for these settings, which live as long as the process, and the URL of the queue that wakes us.
+    pub fn new(settings: &Settings, own_queue: &str) -> Self {
         let aws = Aws::new(settings, Pace { tries: 1, ..Pace::BACKGROUND });
-        Self { queues: aws.sqs(), buses: aws.eventbridge() }
+        Self { queues: aws.sqs(), buses: aws.eventbridge(), own_queue: own_queue.to_owned() }
     }
 }
 
@@ -95,6 +99,10 @@ impl Targets for AwsTargets {
             (None, Some(id)) if put.failed_entry_count() == 0 => Ok(taken("event", id)),
             (None, _) => Err(Failed::new(Cause::BadAnswer)),
         }
+    }
+
+    fn is_own(&self, queue: &QueueUrl) -> bool {
+        queue.to_string() == self.own_queue
     }
 
     async fn is_missing(&self, bus: &BusArn) -> bool {

@@ -165,6 +165,28 @@ async fn events_that_came_before_a_call_began_are_covered_by_it() {
     assert!(metrics.contains(r#""fetches_total":1"#), "{metrics}");
 }
 
+/// A provider's API may lag behind its own webhooks: a version that is trusted and newer is not covered.
+#[tokio::test]
+async fn what_is_newer_than_the_answer_is_not_covered_by_it() {
+    let world = trusting(7).await;
+    let keys = [
+        world.accept("none", None, &json!({})).await,
+        world.accept("newer", Some(8), &json!({ "status": "newer" })).await,
+        world.accept("older", Some(6), &json!({ "status": "older" })).await,
+    ];
+    world.later(1001);
+    for (key, result, status) in [
+        (&keys[0], "Applied", "fetched"),
+        (&keys[2], "Covered", "fetched"),
+        (&keys[1], "Applied", "newer"),
+    ] {
+        let outcome = world.handle(key).await;
+        assert_eq!(results(&outcome)[0], format!("object invoice in_1 {result}"));
+        assert_eq!(world.object().unwrap().fields["status"], status);
+    }
+    assert_eq!(world.provider.asked().len(), 1);
+}
+
 /// The clocks of two machines differ: only a call that began clearly later covers an event.
 #[tokio::test]
 async fn an_event_that_came_about_when_the_call_began_is_asked_about_again() {
