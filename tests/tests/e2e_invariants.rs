@@ -185,10 +185,8 @@ async fn a_duplicate_does_not_change_the_result() -> Result<()> {
     let before = shop.outcome().await?;
     assert_eq!(before.keys().filter(|name| name.starts_with("internal")).count(), 5, "{before:?}");
 
-    let ingress = shop.host.ingress()?;
     let all = events.iter().flat_map(|event| std::iter::repeat_n(event, 10));
-    let answers = try_join_all(all.map(|event| shop.provider.send(&ingress, event))).await?;
-    ensure!(answers.iter().all(|answer| answer.status.is_success()), "{answers:?}");
+    try_join_all(all.map(|event| shop.provider.send_until_accepted(&shop.host, event))).await?;
     let others = [
         Shop::invoice("evt_invoice_2", "invoice.payment_succeeded", "in_1"),
         Shop::charge("evt_charge_2", "charge.updated", "ch_1"),

@@ -320,9 +320,7 @@ async fn asked(host: &Host) -> Result<()> {
         api.client().post("/v1/sources/asked/tokens", &token).await?.good()?;
     }
     let object = json!({ "id": "in_asked" }).to_string();
-    provider.otherwise(
-        Reply::status(200).header("content-type", "application/json").body(object),
-    );
+    provider.otherwise(Reply::status(200).header("content-type", "application/json").body(object));
     let event = Event::stripe("evt_asked", "invoice.paid", "in_asked", now().as_second());
     stripe.send_until_accepted(host, &event).await?;
     api.until("asked", "evt_asked", "processed").await?;

@@ -23,6 +23,13 @@ impl Arrivals {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(arn).cloned()
     }
 
+    /// Rings every bell.
+    pub(super) fn wake_all(&self) {
+        for bell in self.0.read().unwrap_or_else(PoisonError::into_inner).values() {
+            bell.notify_waiters();
+        }
+    }
+
     /// A bell for a queue that was just made.
     pub(super) fn add(&self, arn: &str) {
         let mut bells = self.0.write().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{
     Queues, Shared,
     error::QueueError,
+    fifo,
     moves::{Move, State, Target, Wanted},
     wire::limited,
 };
@@ -57,6 +58,11 @@ impl Queues {
         if destination == Some(source) {
             return invalid("Source queue arn and destination queue arn cannot be the same.");
         }
+        if destination.is_some_and(|destination| fifo::is(destination) != fifo::is(source)) {
+            return invalid(
+                "The source queue and destination queue must be of the same queue type.",
+            );
+        }
         let rate = limited(request, "MaxNumberOfMessagesPerSecond", 1, RATE)?;
         let rate = rate.and_then(|rate| i64::try_from(rate).ok());
         // what an earlier move still owes is done first, so that one that is over does not stand in the way
@@ -69,9 +75,7 @@ impl Queues {
             );
         }
         // whoever waits has not reckoned with it
-        for arn in self.shared.arrivals.keys() {
-            self.shared.wake(arn);
-        }
+        self.shared.arrivals.wake_all();
         Ok(json!({ "TaskHandle": handle(&id, source) }))
     }
 
