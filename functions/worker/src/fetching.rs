@@ -229,8 +229,8 @@ where
             },
         };
         let is_active = |token: &&Arc<SourceSecret>| token.expires_at.is_none_or(|end| now < end);
-        // The one that was added last stands last.
-        Ok(tokens.iter().rev().filter(is_active).map(Arc::clone).collect())
+        // The one that was added last stands first.
+        Ok(tokens.iter().filter(is_active).map(Arc::clone).collect())
     }
 }
 
