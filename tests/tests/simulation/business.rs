@@ -94,7 +94,10 @@ pub(crate) fn facts(rng: &mut StdRng) -> Vec<Fact> {
         let name = format!("or_p{order}");
         let states = (0..STATES.len()).filter(|_| rng.random_bool(0.5)).collect::<Vec<_>>();
         for state in &states {
-            facts.push(intent(&next(), *state, &name));
+            // A provider may tell one thing under two ids.
+            for _ in 0..rng.random_range(1..=2) {
+                facts.push(intent(&next(), *state, &name));
+            }
         }
         if states.is_empty() {
             continue;
