@@ -23,9 +23,12 @@ mod tables;
 
 use domain::{
     body::Place,
+    commit::{Commit, Next as After, Staged},
     delivery::{Attempt, Delivery, NewDelivery, Next, Outcome, State as Stands},
+    event::{ObjectRef, Version},
     id::{InboxKey, shard_of},
     inbox::{Accepted, NewRow, Noted},
+    plan::Guard,
     ports::{
         Deliveries as _, Fanout as _, Inbox as _, Outbox as _, Published, State as _, StoreError,
     },
@@ -156,4 +159,20 @@ async fn a_delivery_that_is_put_again_gets_the_pointer_that_it_should_have() {
     assert_eq!(on.lanes.record(&lane(), &waits, &done).await.unwrap(), Noted::Yes);
     on.lanes.put(&put).await.unwrap();
     assert!(due().await.is_empty());
+}
+
+/// What a store says of an item over its limit, wherever its words come from.
+#[tokio::test]
+async fn an_object_that_no_item_holds_is_too_large_for_ever() {
+    let on = Local::new().await;
+    on.inbox.accept(&row(Place::Bucket)).await.unwrap();
+    let guard = Guard::Newer {
+        object: ObjectRef { kind: "invoice".to_owned(), id: "in_1".to_owned() },
+        version: Version::Number(1),
+        fields: "x".repeat(420_000).into(),
+        deleted: false,
+    };
+    let commit = Commit { changes: vec![Staged { guard, events: Vec::new() }], ..a_commit() };
+    let answer = on.state.commit(&commit).await.unwrap();
+    assert_eq!(commit.after(&answer), After::TooLarge, "{answer:?}");
 }

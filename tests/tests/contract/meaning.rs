@@ -2,7 +2,7 @@
 
 use domain::{
     body::Place,
-    commit::{Answer as Committed, Reason},
+    commit::{Answer as Committed, Next, Reason},
     inbox::Status,
     ports::{
         Configure as _, Deliveries as _, DueInbox as _, Inbox as _, Outbox as _, State as _,
@@ -115,6 +115,29 @@ async fn the_reasons_of_a_cancelled_transaction_come_through_one_to_one() {
         let answer = state(&faulty).commit(&a_commit()).await.unwrap();
         assert_eq!(answer, Committed::Refused(reasons.to_vec()), "{codes:?}");
     }
+}
+
+/// The store has no code for it: refused as a whole, or for one of its items.
+#[tokio::test]
+async fn a_transaction_that_is_too_large_is_told_from_one_that_is_malformed() {
+    let says = |message: &str| {
+        let body = format!(
+            r#"{{"__type":"com.amazonaws.dynamodb.v20120810#ValidationException","message":"{message}"}}"#
+        );
+        Answer::Says(400, body)
+    };
+    let item = r#"{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"no","CancellationReasons":[{"Code":"None"},{"Code":"ValidationError","Message":"Item size has exceeded the maximum allowed size"},{"Code":"None"}]}"#;
+    let all = "Aggregate size of all items in a transaction exceeded the limit of 4194304 bytes";
+    let commit = async |answer| state(&answering(answer).await).commit(&a_commit()).await;
+    let told = commit(Answer::Says(400, item.to_owned())).await.unwrap();
+    assert_eq!(told, Committed::Refused(vec![Reason::None, Reason::TooLarge, Reason::None]));
+    assert_eq!(a_commit().after(&told), Next::TooLarge);
+    for large in [says(all), Answer::Says(413, String::new())] {
+        let told = commit(large.clone()).await.unwrap();
+        assert_eq!(told, Committed::Refused(vec![Reason::TooLarge; 3]), "{large:?}");
+        assert_eq!(a_commit().after(&told), Next::TooLarge);
+    }
+    assert_eq!(kind(commit(says("a value is missing")).await), Kind::Refused);
 }
 
 /// A cancelled transaction of which no reason is an outcome is no outcome either.

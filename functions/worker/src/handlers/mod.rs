@@ -145,8 +145,9 @@ impl Event<'_> {
         self.row.event_type.as_deref()
     }
 
-    /// Reads the part of its body that a JSON pointer names, such as `/data/object`; the whole body is ``. `None`: the body
-    /// is not JSON, has no such part, or the part is not what was expected. A byte order mark in front is skipped.
+    /// Reads the part of its body that a JSON pointer names, such as `/data/object`, or all of it for the
+    /// empty one. `None`: the body is not JSON, has no such part, or the part is not what was expected. A byte order mark
+    /// in front is skipped.
     pub fn read<T: DeserializeOwned>(&self, at: &str) -> Option<T> {
         let body = self.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(self.body);
         let said: Value = serde_json::from_slice(body).ok()?;

@@ -8,7 +8,7 @@
 //! | an invoice grants its credit | once per invoice | the operation key `credit#in_1` |
 //! | a payment is booked, and its receipt mailed | once per payment | the operation key `booking#ch_1` |
 //! | a seller gets what an order earned | once per obligation | the operation key `payout#or_1` |
-//! | an order moves | as [`orders::MOVES`] allows | the order is still as it was read |
+//! | an order moves | as the table in `orders` allows | the order is still as it was read |
 //!
 //! What has to be done elsewhere (grant, book, mail, pay out) is an outgoing event of the tenant `internal`: written in
 //! the transaction that takes the operation key, sent until your endpoint answers, always under the same id.

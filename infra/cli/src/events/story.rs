@@ -99,7 +99,7 @@ fn became(result: &Value) -> String {
         other => other,
     };
     match at(result, "/why") {
-        Some(why) => format!("{words}: {}", printable(why)),
+        Some(why) => format!("{words} ({})", printable(why)),
         None => words.to_owned(),
     }
 }
@@ -146,7 +146,10 @@ mod tests {
             "origin": "webhook", "received_at": "2026-09-21T14:13:20.0017Z", "finished_at": "2026-09-21T14:13:20.040Z",
             "parent": "batch-1", "delivery_id": "d\u{1b}1",
             "attempts": 0, "cycle": 0, "body_bytes": 230, "due_at": null,
-            "results": [{"what": "event evt_2", "result": "applied"}],
+            "results": [
+                {"what": "object order 7", "result": "refused", "why": "PAID → FAILED is not a move"},
+                {"what": "event evt_2", "result": "applied"},
+            ],
             "outgoing": [{
                 "id": "evt_2", "tenant": "demo", "type": "invoice.paid", "aggregate_id": "in_1",
                 "occurred_at": "2026-09-21T14:13:20.030Z", "relayed_at": "2026-09-21T14:13:20.055Z", "unmatched": false,
@@ -167,6 +170,7 @@ mod tests {
                                       came with others in one request: batch-1
                                       the provider's delivery: d\u{1b}1
             2026-09-21T14:13:20.040Z  finished
+                                      object order 7: refused (PAID → FAILED is not a move)
                                       event evt_2: applied
           evt_2 (invoice.paid) about in_1, to demo
               2026-09-21T14:13:20.030Z  written to the outbox
@@ -213,7 +217,7 @@ mod tests {
         insta::assert_snapshot!(told(&story), @r"
         evt_1 of s (x) is processed
             2026-09-21T14:13:20.000Z  received by webhook, 58 bytes
-                                      object order or_1: refused: PAID → FAILED is not\u{1b} a move
+                                      object order or_1: refused (PAID → FAILED is not\u{1b} a move)
                                       object order or_2: stale; it was newer already, so nothing changed
                                       operation credit#in_1: done before; it is not done again
                                       event evt_2: written before, under this id
