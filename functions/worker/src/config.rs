@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::Client;
 use domain::{inbox::Limits, retry::Backoff};
-use dynamo::{Commits, InboxTable, RegistryTable, StateTable};
+use dynamo::{Client, Commits, InboxTable, RegistryTable, StateTable};
 use runtime::{
-    aws::{self, Aws, Service},
+    aws,
     env::{BadEnv, Base, Env},
 };
 
@@ -106,8 +105,7 @@ pub struct Tables {
 
 impl Config {
     /// The tables, as this configuration names them.
-    pub fn tables(&self, aws: &Aws) -> Tables {
-        let client = Client::new(&aws.config(Service::DynamoDb));
+    pub fn tables(&self, client: Client) -> Tables {
         let inbox = InboxTable::new(client.clone(), self.inbox_table.clone(), self.pending_shards);
         let commits = Commits {
             inbox: self.inbox_table.clone(),

@@ -1,8 +1,8 @@
 //! How a commit comes out: what the event's story, the metrics and the queue say of each way.
 
 #![expect(
-    clippy::unwrap_used,
     clippy::panic,
+    clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a suite may fail where it stands"
 )]
@@ -134,8 +134,11 @@ fn row() -> NewRow {
 }
 
 fn sources(handler: Handler) -> Sources<Store> {
+    sources_of(SchemeChoice::Preset("stripe".to_owned()), handler)
+}
+
+fn sources_of(scheme: SchemeChoice, handler: Handler) -> Sources<Store> {
     let registry = Store::new(1);
-    let scheme = SchemeChoice::Preset("stripe".to_owned());
     let source = Source::new("shop".parse().unwrap(), scheme, handler, at(0));
     registry.tables().sources.insert(source.name.clone(), source);
     Sources::new(registry, Duration::ZERO, Duration::ZERO)
@@ -245,7 +248,7 @@ async fn what_is_written_says_of_when_it_is() {
     assert_eq!((object.as_of, object.fetched, object.updated_at), (at(-7), false, at(0)));
 }
 
-/// C28, OUT-transaction-conflict: each way is told apart, in the row, in the metrics and to the queue.
+/// C4, C31, OUT-transaction-conflict: each way is told apart, in the row, in the metrics and to the queue.
 #[tokio::test]
 async fn each_way_a_commit_comes_out_has_its_metric_and_its_line_in_the_story() {
     use CommitOutcome as O;
@@ -253,7 +256,8 @@ async fn each_way_a_commit_comes_out_has_its_metric_and_its_line_in_the_story() 
     let reasons = |reason| Meets::Reasons(vec![None, reason]);
     let error = || StoreError::Throttled("ThrottlingException".into());
     let held = || [reasons(Conflict), reasons(Conflict), reasons(Conflict)];
-    let table: Vec<(Vec<Meets>, &[(O, u64)], &str, Status)> = vec![
+    type Case = (Vec<Meets>, &'static [(O, u64)], &'static str, Status);
+    let table: Vec<Case> = vec![
         (held().into(), &[(O::Conflict, 3)], "conflict", Status::Pending),
         (vec![reasons(Throttled)], &[(O::Throttled, 1)], "throttled", Status::Pending),
         (vec![Meets::Error(error())], &[(O::Throttled, 1)], "throttled", Status::Pending),
@@ -307,7 +311,7 @@ async fn an_event_that_somebody_else_finished_is_left_alone() {
     assert_eq!(bench.commits(), [(CommitOutcome::AlreadyFinished, 1)]);
 }
 
-/// ORD-lost-update: the second plan sees what the first one's object became, and nothing of the first goes out.
+/// C31: the second plan sees what the first one's object became, and nothing of the first goes out.
 #[tokio::test]
 async fn an_event_is_planned_again_if_its_object_changed_meanwhile() {
     let change = |sum: u64| {
@@ -350,7 +354,7 @@ async fn an_event_whose_object_never_rests_waits_as_for_a_conflict() {
     assert_eq!(bench.commits(), [(CommitOutcome::Conflict, u64::from(MAX_PLANS))]);
 }
 
-/// D22: a refused transition stands in the story with its reason, and nothing that follows from it goes out.
+/// D13, D14: a refused transition stands in the story with its reason, and nothing that follows from it goes out.
 #[tokio::test]
 async fn a_refused_transition_is_told_and_never_done() {
     let refuses: PlanFn = |_, _, _| {
@@ -446,4 +450,30 @@ async fn a_handler_that_is_not_there_parks_its_events_until_it_is() {
     assert_eq!(bench.code(), "no_handler");
     let message = bench.row().last_error.unwrap().message;
     assert!(message.contains("nobodys"), "{message}");
+}
+
+/// D6: a source declares it, and a scheme that cannot be read declares nothing.
+#[tokio::test]
+async fn a_handler_hears_whether_versions_can_be_trusted() {
+    let own = |version: serde_json::Value| {
+        SchemeChoice::Own(json!({
+            "algorithm": "token", "signature": { "from": "{header:x-token}" },
+            "identity": { "version": version },
+        }))
+    };
+    let trusted = json!({ "from": "{json:/v}", "kind": "number", "trusted": true });
+    let untrusted = json!({ "from": "{json:/v}", "kind": "number" });
+    let tells: PlanFn =
+        |_, event, _| Plan::ignored(if event.trusts_version { "trusted" } else { "not trusted" });
+    for (scheme, expected) in [
+        (own(trusted), "trusted"),
+        (own(untrusted), "not trusted"),
+        (SchemeChoice::Preset("stripe".to_owned()), "not trusted"),
+    ] {
+        let sources = sources_of(scheme.clone(), Handler::Mirror { emit_to: None, states: None });
+        let bench = Bench { sources, ..Bench::new(tells).await };
+        let outcome = bench.handle().await;
+        let Outcome::Finished { reason: Some(reason), .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(reason, expected, "{scheme:?}");
+    }
 }

@@ -12,8 +12,10 @@ pub struct ObjectRef {
     pub id: String,
 }
 
-/// How new a knowledge of an object is. What events say of one object must be of one variant; the last two are ours, and
-/// compare with everything. The order of the variants is the order of versions, here and in the store.
+/// How new a knowledge of an object is.
+///
+/// What events say of one object must be of one variant; the last two are ours, and compare with everything. The order of
+/// the variants is the order of versions, here and in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {

@@ -281,7 +281,7 @@ mod tests {
         .unwrap()
     }
 
-    /// D22
+    /// D11, D12, D13
     #[test]
     fn a_proposal_is_allowed_or_refused_with_the_reason() {
         let check = |from: Option<&str>, to: &str, expected: &str| {
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(states.propose(None, "C"), Move::Refused("A → C is not a move".to_owned()));
     }
 
-    /// ORD-state-machine
+    /// D14, D15, D16
     #[test]
     fn a_machine_says_whether_the_order_of_its_events_matters() {
         assert_eq!(orders().order_matters(), None);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     proptest! {
-        /// ORD-state-machine: the law that `order_matters` stands for, in both directions.
+        /// D15: the law that `order_matters` stands for, in both directions.
         #[test]
         fn where_order_does_not_matter_every_arrival_ends_alike(
             states in machine(),

@@ -244,7 +244,7 @@ fn versioned(version: &str) -> Scheme {
     Scheme::from_json(&scheme).unwrap()
 }
 
-/// D3: the first part that differs decides, and a version of which a part is missing is none.
+/// D5: the first part that differs decides, and a version of which a part is missing is none.
 #[test]
 fn a_version_of_several_parts_is_all_of_them_or_none() {
     let scheme = versioned(
@@ -268,6 +268,7 @@ fn a_version_of_several_parts_is_all_of_them_or_none() {
     }
 }
 
+/// D6
 #[test]
 fn a_scheme_says_whether_its_events_have_versions_and_whether_they_can_be_trusted() {
     let check = |scheme: &Scheme, has: bool, trusts: bool| {

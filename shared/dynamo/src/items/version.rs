@@ -197,7 +197,7 @@ mod tests {
         sorting::bytes(parts)
     }
 
-    /// D3, ORD-same-second: one part and two, and what only begins alike.
+    /// D5, ORD-same-second: one part and two, and what only begins alike.
     #[test]
     fn composite_versions_sort_as_bytes_as_they_do_in_memory() {
         let parts = parts();
