@@ -28,14 +28,17 @@ pub struct Setup {
     pub in_memory: bool,
     /// How often the sweeper runs; a minute on AWS, a hundred times shorter here.
     pub sweeps: Duration,
+    /// Parameters of the template that are not as the `test` environment has them.
+    pub parameters: &'static [(&'static str, &'static str)],
 }
 
 impl Setup {
     /// For tests that do not restart their host.
-    pub const IN_MEMORY: Self = Self { in_memory: true, sweeps: Duration::from_millis(600) };
+    pub const IN_MEMORY: Self =
+        Self { in_memory: true, sweeps: Duration::from_millis(600), parameters: &[] };
 
     /// For tests that do.
-    pub const ON_DISK: Self = Self { in_memory: false, sweeps: Duration::from_millis(600) };
+    pub const ON_DISK: Self = Self { in_memory: false, ..Self::IN_MEMORY };
 }
 
 /// What the host says when everything answers.
@@ -143,7 +146,7 @@ impl Host {
         let (binaries, root) = (binaries::folder()?, crate::root());
         let mut command = Command::new(binaries.join("postern-local"));
         command.current_dir(root).arg("--template").arg(root.join("template.yaml"));
-        command.arg("--samconfig").arg(root.join("samconfig.toml")).args(["--config-env", "test"]);
+        command.arg("--samconfig").arg(self.samconfig(root)?).args(["--config-env", "test"]);
         command.arg("--state").arg(self.state()).arg("--bin-dir").arg(binaries);
         command.args(["--port", "0", "--every", &self.setup.sweeps.as_millis().to_string()]);
         if self.setup.in_memory {
@@ -155,6 +158,23 @@ impl Host {
         command.env("LOCAL_ALLOW_LOOPBACK", "true").env("LOCAL_ALLOW_ANY_PORT", "true");
         command.env("LOCAL_EXTRA_ROOT", self.certificate.file());
         command.spawn().context("the local host cannot be started")
+    }
+
+    /// The deployment's configuration, with this setup's own parameters behind the others: the last one counts.
+    fn samconfig(&self, root: &Path) -> Result<PathBuf> {
+        let ours = root.join("samconfig.toml");
+        if self.setup.parameters.is_empty() {
+            return Ok(ours);
+        }
+        let text = fs::read_to_string(ours)?;
+        let (before, test) = text.split_once("[test.").context("no environment `test`")?;
+        let (test, after) = test.split_once("\n]\n").context("no end of its parameters")?;
+        let more =
+            self.setup.parameters.iter().map(|(name, value)| format!("\n  \"{name}={value}\","));
+        let more: String = more.collect();
+        let file = self.folder().join("samconfig.toml");
+        fs::write(&file, format!("{before}[test.{test}{more}\n]\n{after}"))?;
+        Ok(file)
     }
 
     /// `kill -9` of the host. Its functions lose their host, as they lose a machine.

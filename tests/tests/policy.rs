@@ -181,6 +181,22 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.replay("mirrored", "evt_1").await?.good()?;
     api.until("mirrored", "evt_1", "processed").await?;
 
+    // Paused, and resumed with something that waits.
+    let of_source = "/v1/sources/mirrored";
+    let reason = json!({ "reason": "a look at the rights" });
+    api.client().post(&format!("{of_source}/pause"), &reason).await?.good()?;
+    let waiting = Event::stripe("evt_waits", "invoice.paid", "in_waits", at);
+    mirrored.send_until_accepted(host, &waiting).await?;
+    eventually("the event is put off", async || {
+        let story = api.story("mirrored", "evt_waits").await?;
+        ensure!(story.0.get("next_action").is_some_and(Value::is_string), "{}", story.0);
+        Ok(())
+    })
+    .await?;
+    api.client().post(&format!("{of_source}/resume"), &json!({})).await?.good()?;
+    api.until_delivered("mirrored", "evt_waits").await?;
+    api.client().get(&format!("{of_source}/objects/invoice/in_waits")).await?.good()?;
+
     // Several in one request: small, middling and large.
     let batched = Provider::batching("batched")?;
     api.forward(&batched, "policy").await?;

@@ -91,6 +91,7 @@ fn limits(env: &mut Env) -> Option<crate::Limits> {
     let first_due: Option<Duration> = env.millis("FIRST_DUE_MS", 1..=DAY);
     let delivery_deadline = env.millis("DELIVERY_DEADLINE_MS", 1..=30 * DAY);
     let pending_shards = env.number("PENDING_SHARDS", 1..=64);
+    let list_by_source = env.flag("LIST_BY_SOURCE");
     let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
     let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
     Some(crate::Limits {
@@ -101,5 +102,6 @@ fn limits(env: &mut Env) -> Option<crate::Limits> {
         first_due: first_due?,
         delivery_deadline: delivery_deadline?,
         pending_shards: pending_shards?,
+        list_by_source: list_by_source?,
     })
 }

@@ -5,14 +5,17 @@
 //! a cause in an answer, a secret in an answer except the one that makes an endpoint, an effect without its audit entry.
 //!
 //! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`objects`],
-//! [`endpoints`], [`received`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the outside.
+//! [`endpoints`], [`received`], [`parked`], [`replays`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the
+//! outside.
 
 pub mod config;
 pub mod endpoints;
 pub mod objects;
 pub mod outgoing;
+pub mod parked;
 mod problem;
 pub mod received;
+pub mod replays;
 pub mod request;
 pub mod sources;
 
@@ -28,8 +31,8 @@ use axum::{
 };
 use domain::message::{InboundMessage, WakeMessage};
 use domain::ports::{
-    AuditEntry, Bodies, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue,
-    SetSourceSecrets, State as Objects, Watch,
+    AuditEntry, Bodies, Bulk, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue,
+    SetSourceSecrets, State as Objects, Walk, Watch,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -41,13 +44,13 @@ pub use self::{config::Config, problem::Problem};
 /// Names the ports of this function once, so that its routes need one parameter.
 pub trait Ports: Send + Sync + 'static {
     /// Events received.
-    type Inbox: Inbox + DueInbox + Send + 'static;
+    type Inbox: Inbox + DueInbox + Walk + Send + 'static;
     /// Outgoing events.
     type Outbox: Outbox + Send + 'static;
     /// Deliveries.
     type Deliveries: Deliveries + Send + 'static;
-    /// Configuration.
-    type Registry: Configure + Send + 'static;
+    /// Configuration, and bulk work.
+    type Registry: Configure + Bulk + Send + 'static;
     /// The inbound and the wake queue.
     type Queues: Queue<InboundMessage> + Send + 'static;
     /// The wake queue.
@@ -113,6 +116,8 @@ pub struct Limits {
     pub delivery_deadline: std::time::Duration,
     /// Shards of the inbox's indexes.
     pub pending_shards: u16,
+    /// Whether events are listed by source and day.
+    pub list_by_source: bool,
 }
 
 /// The clock and the randomness of this function, given by `main` and by tests.
@@ -207,7 +212,10 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/sources/{source}/secrets/{secret}", delete(sources::secrets::remove::<P>))
         .route("/v1/sources/{source}/events/{event}", get(received::story::<P>))
         .route("/v1/sources/{source}/events/{event}/replay", post(received::replay::<P>))
-        .route("/v1/parked", get(received::parked::<P>))
+        .route("/v1/parked", get(parked::list::<P>))
+        .route("/v1/replays", get(replays::list::<P>).post(replays::start::<P>))
+        .route("/v1/replays/{replay}", get(replays::show::<P>))
+        .route("/v1/replays/{replay}/cancel", post(replays::cancel::<P>))
         .route(
             "/v1/tenants/{tenant}/endpoints",
             get(endpoints::list::<P>).post(endpoints::add::<P>),

@@ -124,7 +124,7 @@ async fn keep<P: Ports>(
     Ok(Payload::Bucket(hash))
 }
 
-fn idempotency_key(headers: &HeaderMap, found: &mut Findings) -> Option<String> {
+pub(crate) fn idempotency_key(headers: &HeaderMap, found: &mut Findings) -> Option<String> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let key = keys.next()?;
     let key = key.to_str().ok().filter(|key| (1..=MAX_TEXT).contains(&key.trim().len()));

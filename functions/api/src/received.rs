@@ -1,4 +1,4 @@
-//! Received events: one event's story, replay, and what is parked.
+//! Received events: one event's story, and replay.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +7,7 @@ use domain::{
     id::{EventId, InboxKey, TenantId},
     inbox::{Noted, OtherBodies, Row, Status},
     message::InboundMessage,
-    ports::{DueInbox as _, Inbox as _, Queue as _, Registry as _},
+    ports::{Inbox as _, Queue as _, Registry as _},
     source::Handler,
 };
 use jiff::Timestamp;
@@ -45,6 +45,8 @@ pub struct Story {
     delivery_id: Option<String>,
     /// The event whose request carried this one among others.
     parent: Option<String>,
+    /// The bulk work that ran it again last.
+    replay: Option<domain::id::ReplayId>,
     /// The outgoing events that followed from it.
     outgoing: Vec<OutgoingStory>,
 }
@@ -99,6 +101,7 @@ pub async fn story<P: Ports>(
         key_id: row.new.key_id,
         delivery_id: row.new.delivery_id,
         parent: row.new.parent,
+        replay: row.replay,
         outgoing,
     }))
 }
@@ -130,57 +133,6 @@ fn pending() -> Problem {
     let detail =
         "The event is pending: it will be processed without being asked. Its story says when.";
     Problem::conflict("pending", detail)
-}
-
-/// A parked event, in a list.
-#[derive(Debug, Serialize)]
-pub struct Parked {
-    source: String,
-    event_id: String,
-    event_type: Option<String>,
-    parked_at: Option<Timestamp>,
-    attempts: u32,
-    error: Option<domain::inbox::Failure>,
-}
-
-/// Parked events, the latest first.
-#[derive(Debug, Serialize)]
-pub struct ParkedList {
-    parked: Vec<Parked>,
-    /// Whether there are more than one list shows. Replay some of these, and the others come into sight.
-    more: bool,
-}
-
-/// Parked events that one list shows, at most.
-const LISTED: usize = 100;
-
-/// Lists parked events, the latest first.
-pub async fn parked<P: Ports>(
-    State(api): State<Arc<Api<P>>>,
-) -> Result<axum::Json<ParkedList>, Problem> {
-    let shards = (0..api.limits.pending_shards).map(|shard| {
-        let api = &api;
-        async move { Ok(api.inbox.parked_keys(shard, LISTED + 1).await?) }
-    });
-    let keys = at_once(shards.collect()).await?.into_iter().flatten();
-    let rows = keys.map(|key| {
-        let api = &api;
-        async move { Ok(api.inbox.read(&key).await?) }
-    });
-    let rows: Vec<Option<Row>> = at_once(rows.collect()).await?;
-    // A row may have been re-armed since the index was read.
-    let mut rows: Vec<_> = rows.into_iter().flatten().filter(|row| row.dead_at.is_some()).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.dead_at));
-    let more = rows.len() > LISTED;
-    let view = |row: Row| Parked {
-        source: row.new.key.source().to_string(),
-        event_id: row.new.key.event_id().to_owned(),
-        event_type: row.new.event_type,
-        parked_at: row.dead_at,
-        attempts: row.attempts,
-        error: row.last_error,
-    };
-    Ok(axum::Json(ParkedList { parked: rows.into_iter().take(LISTED).map(view).collect(), more }))
 }
 
 fn absent() -> Problem {

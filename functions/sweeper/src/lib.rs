@@ -3,13 +3,14 @@
 //!
 //! One sweep, under a lease so that two never run at once: [`inbox`] sends events whose message was lost, and parks those
 //! whose attempts are used up; [`outbox`] relays what the stream did not bring; [`lanes`] wakes lanes whose time has
-//! come; [`errands`] fetches keys that providers publish and confirms subscriptions, over the one way out ([`provider`]).
+//! come; `bulk` advances replays of many events; [`errands`] fetches keys that providers publish and confirms subscriptions, over the one way out ([`provider`]).
 //! They run side by side, oldest first, until the budget is spent. Then [`gauges`] measures what is left, so that an alarm
 //! sees what no sweep could fix. One part's failure does not stop the others, and fails the function at the end.
 //!
 //! It must never: delete anything, deliver anything itself, call an address that no scheme pins, or claim a row without
 //! moving its due time ahead.
 
+mod bulk;
 pub mod config;
 pub mod errands;
 pub mod gauges;
@@ -23,8 +24,8 @@ use std::time::Duration;
 use domain::{
     message::{InboundMessage, WakeMessage},
     ports::{
-        DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, PublishedKeys, Queue, Registry,
-        SourceSecrets, State, StoreError, Watch,
+        Bulk, DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, PublishedKeys, Queue, Registry,
+        SourceSecrets, State, StoreError, Walk, Watch,
     },
 };
 use flow::fanout::EndpointCache;
@@ -73,7 +74,7 @@ pub struct Sweeper<'a, I, S, O, L, R, Q, W, N, K, P> {
     pub outbox: &'a O,
     /// Lanes and what is put into them.
     pub lanes: &'a L,
-    /// Endpoints and sources.
+    /// Endpoints and sources; bulk work.
     pub registry: &'a R,
     /// The worker's queue.
     pub inbound: &'a Q,
@@ -96,7 +97,7 @@ pub struct Sweeper<'a, I, S, O, L, R, Q, W, N, K, P> {
 pub enum Swept {
     /// It is over.
     Done {
-        /// Rows sent, events relayed, lanes woken.
+        /// Rows sent, events relayed, lanes woken, events replayed.
         started: u64,
         /// Rows parked because their attempts were used up.
         parked: u64,
@@ -137,11 +138,11 @@ impl Part {
 
 impl<I, S, O, L, R, Q, W, N, K, P> Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>
 where
-    I: Inbox + DueInbox,
+    I: Inbox + DueInbox + Walk,
     S: State + Watch + PublishedKeys,
     O: Outbox,
     L: Lanes + Fanout,
-    R: Registry,
+    R: Registry + Bulk,
     Q: Queue<InboundMessage>,
     W: Queue<WakeMessage>,
     N: Fn() -> Timestamp + Sync,
@@ -163,10 +164,11 @@ where
             };
         let until = after(began, self.rules.budget);
         // On the heap: each holds a page of what it reads.
-        let (inbox, outbox, lanes, errands) = join!(
+        let (inbox, outbox, lanes, bulk, errands) = join!(
             Box::pin(inbox::sweep(self, until)),
             Box::pin(outbox::sweep(self, until)),
             Box::pin(lanes::sweep(self, until)),
+            Box::pin(bulk::sweep(self, until)),
             Box::pin(errands::sweep(self, until)),
         );
         let gauges = Box::pin(gauges::measure(self)).await;
@@ -175,6 +177,7 @@ where
             ("inbox", inbox),
             ("outbox", outbox),
             ("lanes", lanes),
+            ("bulk", bulk),
             ("errands", errands),
             ("gauges", gauges),
         ];

@@ -1,5 +1,6 @@
 //! Writing down what became of an attempt, before the queue is answered. Every write is conditional on the row being
-//! pending in the cycle in which it was read; `None` means that it is not, and that it should be read again.
+//! pending in the cycle in which it was read; `None` means that it is not, or that what it waits for is over, and that it
+//! should be read again.
 
 use domain::{
     id::InboxKey,
@@ -116,6 +117,9 @@ where
     }
 
     /// Nothing of the event was begun, and nothing of it counts. What went wrong before the pause stays to be seen.
+    ///
+    /// Whoever resumes a source writes it first and then looks for events that wait. So an event is put off first, and
+    /// then the source is looked at again: one of the two sees the other.
     async fn put_off(&self, row: &Row, paused: &Paused) -> Stored<Option<Outcome>> {
         let Wait { until, due_at, .. } = while_paused((self.now)(), &self.limits);
         let (since, source) = (paused.since, row.new.key.source());
@@ -129,8 +133,11 @@ where
             waits_until: Some(until),
             split: None,
         };
-        let noted = self.inbox.note(&row.claim(), &note).await?;
-        Ok((noted == Noted::Yes).then_some(Outcome::Paused { since, until }))
+        if self.inbox.note(&row.claim(), &note).await? == Noted::Moved {
+            return Ok(None);
+        }
+        let is_paused = self.sources.paused(source, (self.now)()).await?.is_some();
+        Ok(is_paused.then_some(Outcome::Paused { since, until }))
     }
 
     /// Parks a row. The message then fails until SQS itself moves it.

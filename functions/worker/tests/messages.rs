@@ -363,7 +363,7 @@ async fn an_event_whose_attempts_left_no_trace_is_parked_when_they_are_used_up()
 
 /// C31: what is not the event's fault is not counted, even if the attempt was counted first.
 #[tokio::test]
-async fn a_throttled_commit_waits_for_the_sweeper_and_counts_nothing() {
+async fn a_throttled_commit_waits_and_counts_nothing() {
     for receives in [1, 5] {
         let bench = Bench::new(&row(b"{}")).await;
         bench.store.chaos.on("state.commit", When::Before, Fault::Throttled);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{Client, segment},
-    complaint::Complaint,
+    complaint::{Complaint, printable},
     print::{self, table},
 };
 
@@ -42,6 +42,9 @@ pub enum Sources {
     Resume {
         /// The source's name
         name: String,
+        /// How many waiting events are sent per second, up to 1000
+        #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+        rate: u32,
     },
     /// List requests that were refused in a source's name, with what to do about it
     Rejected {
@@ -109,12 +112,19 @@ pub async fn run(
                 writeln!(out, "Go on with: postern sources resume {name}")
             })
         }
-        Sources::Resume { name } => {
-            let source = client.post(&format!("{}/resume", path(name)), &json!({})).await;
+        Sources::Resume { name, rate } => {
+            let resume = format!("{}/resume?rate={rate}", path(name));
+            let source = client.post(&resume, &json!({})).await;
             let source = source.map_err(|complaint| again(complaint, name))?;
             print::either(json, out, &source, |out| {
                 writeln!(out, "Source {name} is not paused any more.")?;
-                show::warnings(out, &source)
+                show::warnings(out, &source)?;
+                match source.get("resume").and_then(Value::as_str) {
+                    None => Ok(()),
+                    Some(id) => {
+                        writeln!(out, "Follow it with: postern replays show {}", printable(id))
+                    }
+                }
             })
         }
         Sources::Rejected { name, limit } => {

@@ -6,14 +6,20 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use domain::{ports::Configure as _, source::Source};
-use serde::Deserialize;
+use domain::{
+    bulk::{MAX_RATE, RATE},
+    id::ReplayId,
+    ports::Configure as _,
+    source::Source,
+};
+use serde::{Deserialize, Serialize};
 
 use super::{find, shown, view::SourceView};
 use crate::{
     Api, OF_THE_DEPLOYMENT, Ports, Problem,
     problem::Findings,
-    request::{Actor, Json, Path},
+    replays,
+    request::{Actor, Json, Path, Query},
 };
 
 /// Most characters of a reason.
@@ -58,18 +64,59 @@ pub async fn pause<P: Ports>(
     Ok(axum::Json(shown(&api, source, vec![told]).await?))
 }
 
-/// Resumes a source, and sends what waits to the worker. May be repeated.
+/// How fast waiting events are sent.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pace {
+    /// Events per second.
+    #[serde(default = "usual_rate")]
+    rate: u32,
+}
+
+const fn usual_rate() -> u32 {
+    RATE
+}
+
+/// A source that is not paused.
+#[derive(Debug, Serialize)]
+pub struct ResumedSource {
+    #[serde(flatten)]
+    source: SourceView,
+    /// The bulk work that sends its waiting events; `None`: it was never paused.
+    resume: Option<ReplayId>,
+}
+
+/// Resumes a source, and sends what waits to the worker. May be repeated: what one call began, the next one ends.
 pub async fn resume<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     Path(name): Path<String>,
+    Query(Pace { rate }): Query<Pace>,
     Actor(actor): Actor,
-) -> Result<axum::Json<SourceView>, Problem> {
+) -> Result<axum::Json<ResumedSource>, Problem> {
+    let mut found = Findings::default();
+    if !(1..=MAX_RATE).contains(&rate) {
+        found.note("rate", format!("it is 1 to {MAX_RATE} events per second"));
+    }
+    found.done()?;
     let now = api.now();
     find(&api, &name).await?;
-    api.audit(OF_THE_DEPLOYMENT, actor, "source.resume", &name, now).await?;
+    api.audit(OF_THE_DEPLOYMENT, actor.clone(), "source.resume", &name, now).await?;
     // Before anything is sent: a worker that saw the source paused still would put it off again.
     let source = replace(&api, &name, |old| old.resume(now)).await?;
-    Ok(axum::Json(shown(&api, source, Vec::new()).await?))
+    let Some(resumed_at) = source.resumed_at else {
+        let told = "The source was never paused: nothing waits for a resume.".to_owned();
+        let source = shown(&api, source, vec![told]).await?;
+        return Ok(axum::Json(ResumedSource { source, resume: None }));
+    };
+    // Should this die here, the source is resumed and nobody looks for its events: each comes when it is due, within
+    // hours, or at once when this call is repeated.
+    let work = replays::resume(&api, &source, resumed_at, rate, actor).await?;
+    let told = format!(
+        "{} waiting events are on their way; if there are more, they follow at {} per second.",
+        work.counts.replayed, work.rate
+    );
+    let source = shown(&api, source, vec![told]).await?;
+    Ok(axum::Json(ResumedSource { source, resume: Some(work.id) }))
 }
 
 fn read(reason: &str) -> Result<&str, Problem> {

@@ -115,6 +115,7 @@ impl Deployment {
             first_due: Duration::from_secs(120),
             delivery_deadline: Duration::from_secs(1000),
             pending_shards: 8,
+            list_by_source: true,
         };
         Self(Arc::new(Api {
             inbox: Store::default(),

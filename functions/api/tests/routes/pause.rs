@@ -1,10 +1,19 @@
 //! Pausing and resuming a source.
 
-use domain::ports::Registry as _;
+use std::collections::BTreeSet;
+
+use domain::{
+    body::{Place, Sha256Hash, StoredBody},
+    event::Origin,
+    id::InboxKey,
+    inbox::{Accepted, Claim, NewRow, Noted},
+    message::{InboundMessage, Message as _},
+    ports::{AttemptNote, Inbox as _, Registry as _},
+};
 use serde_json::{Value, json};
 use testkit::chaos::{Fault, When};
 
-use crate::deployment::{Deployment, now, source};
+use crate::deployment::{Deployment, at, now, source};
 
 const PAUSE: &str = "/v1/sources/shop/pause";
 const RESUME: &str = "/v1/sources/shop/resume";
@@ -43,7 +52,103 @@ async fn a_source_is_paused_with_a_reason_and_resumed() {
     let resumed = postern.ask(RESUME).await.good(200);
     assert_eq!(resumed["paused"], Value::Null);
     assert_eq!(stored(&postern).await.resumed_at, Some(now()));
-    assert_eq!(actions(&postern), ["source.add", "source.pause", "source.resume"]);
+    let expected = ["source.add", "source.pause", "source.resume", "resume.start"];
+    assert_eq!(actions(&postern), expected);
+}
+
+/// Events that wait, as a worker has put them off.
+async fn waiting(postern: &Deployment, count: usize) -> Vec<InboxKey> {
+    let mut keys = Vec::new();
+    for n in 0..count {
+        let row = row(&format!("evt_{n}"));
+        assert_eq!(postern.0.inbox.accept(&row).await.unwrap(), Accepted::New);
+        let claim = Claim { key: row.key.clone(), cycle: 0 };
+        let note = AttemptNote {
+            attempts: 0,
+            failure: None,
+            due_at: at(6 * 3600),
+            next_action: "waits".to_owned(),
+            waits_until: Some(at(6 * 3600)),
+            split: None,
+        };
+        assert_eq!(postern.0.inbox.note(&claim, &note).await.unwrap(), Noted::Yes);
+        keys.push(row.key);
+    }
+    keys
+}
+
+fn row(id: &str) -> NewRow {
+    let body =
+        StoredBody { sha256: Sha256Hash::of(b"{}"), length: 2, place: Place::Inline(Vec::new()) };
+    NewRow {
+        key: InboxKey::new("shop".parse().unwrap(), id).unwrap(),
+        event_type: None,
+        received_at: at(-60),
+        due_at: at(60),
+        body,
+        headers: Default::default(),
+        object: None,
+        version: None,
+        occurred_at: None,
+        origin: Origin::Webhook,
+        key_id: None,
+        token: "t".to_owned(),
+        traceparent: None,
+        delivery_id: None,
+        parent: None,
+    }
+}
+
+fn messages(postern: &Deployment) -> BTreeSet<String> {
+    postern.0.inbound.set_now(at(3600));
+    std::iter::from_fn(|| postern.0.inbound.receive(|_| 0)).map(|message| message.text).collect()
+}
+
+#[tokio::test]
+async fn what_waits_is_sent_when_the_source_is_resumed_and_not_before() {
+    let postern = with_source().await;
+    postern.post(PAUSE, &json!({"reason": "a bug"})).await.good(200);
+    let keys = waiting(&postern, 7).await;
+    assert!(messages(&postern).is_empty());
+    let resumed = postern.ask(&format!("{RESUME}?rate=1000")).await.good(200);
+    let told =
+        "7 waiting events are on their way; if there are more, they follow at 1000 per second.";
+    assert_eq!(resumed["warnings"][0], told);
+    let expected: BTreeSet<_> =
+        keys.iter().map(|key| InboundMessage(key.clone()).to_text()).collect();
+    assert_eq!(messages(&postern), expected);
+    for key in keys {
+        let row = postern.0.inbox.read(&key).await.unwrap().unwrap();
+        assert!(row.due_at.unwrap() < at(3600), "{row:?}");
+    }
+    let work = postern.get(&format!("/v1/replays/{}", resumed["resume"].as_str().unwrap())).await;
+    assert_eq!(work.good(200)["reason"], "the source was resumed");
+    for rate in ["0", "1001", "x"] {
+        postern.ask(&format!("{RESUME}?rate={rate}")).await.problem(422, "invalid-request");
+    }
+}
+
+/// If it dies right there: the source is resumed, and nobody looks for its events. Whoever got no answer asks again.
+#[tokio::test]
+async fn a_resume_that_was_cut_off_is_ended_by_the_next_one() {
+    let postern = with_source().await;
+    postern.post(PAUSE, &json!({"reason": "a bug"})).await.good(200);
+    waiting(&postern, 3).await;
+    let chaos = &postern.0.registry.chaos;
+    chaos.on("bulk.start", When::Before, Fault::Unavailable);
+    postern.ask(RESUME).await.problem(503, "unavailable");
+    assert!(stored(&postern).await.paused.is_none() && messages(&postern).is_empty());
+    chaos.heal();
+    let first = postern.ask(RESUME).await.good(200);
+    assert_eq!(messages(&postern).len(), 3);
+    let again = postern.ask(RESUME).await.good(200);
+    assert_eq!(first["resume"], again["resume"], "one work for one resume");
+
+    // A source that was never paused has nothing to send.
+    postern.post("/v1/sources", &source("calm")).await.good(201);
+    let calm = postern.ask("/v1/sources/calm/resume").await.good(200);
+    assert_eq!(calm["resume"], Value::Null);
+    assert_eq!(postern.get("/v1/replays").await.good(200)["replays"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -64,6 +64,7 @@ fn row(status: Status, second: i64) -> Row {
         finished_at: since(status.is_finished()),
         last_error: Some(Failure::new("handler_failed", "no")),
         next_action: None,
+        waits_until: None,
         results: Vec::new(),
         armed_at: at(-1000),
         split: 0,

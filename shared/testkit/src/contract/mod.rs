@@ -13,6 +13,7 @@ mod due_inbox;
 mod given;
 mod inbox;
 mod lanes;
+mod notes;
 mod objects;
 mod outbox;
 mod published_keys;
