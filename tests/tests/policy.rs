@@ -240,6 +240,33 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.until_delivered("mirrored", &parked(1).id).await?;
     redriven(&aws, host, &parked(2).id).await?;
 
+    // Replayed in bulk: by api at once, and by the sweeper where api could not; parked ones, finished ones, waiting ones.
+    let replay = |select: Value| json!({ "source": "mirrored", "select": select, "reason": "all" });
+    let started = api
+        .client()
+        .post("/v1/replays", &replay(json!({ "status": ["processed", "dead_letter"] })));
+    let started = started.await?.text("/id")?;
+    eventually("the replay is over", async || {
+        let work = api.client().get(&format!("/v1/replays/{started}")).await?;
+        ensure!(work.text("/state")? == "completed", "{work:?}");
+        Ok(())
+    })
+    .await?;
+    control.fault(&Fault::new("dynamodb", "Query", "throttle").of("api")).await?;
+    let left =
+        api.client().post("/v1/replays", &replay(json!({ "status": ["processed"] }))).await?;
+    control.heal().await?;
+    eventually("the sweeper has done it", async || {
+        let path = format!("/v1/replays/{}", left.text("/id")?);
+        let work = api.client().get(&path).await?;
+        ensure!(work.text("/state")? == "completed", "{work:?}");
+        Ok(())
+    })
+    .await?;
+    let resume = json!({ "source": "mirrored", "kind": "resume", "reason": "all" });
+    api.client().post("/v1/replays", &resume).await?.good()?;
+    api.client().get("/v1/replays").await?.good()?;
+
     // What only the sweeper finds: no message, no relay, no wake.
     control.fault(&Fault::new("sqs", "SendMessage", "internal").of("ingress")).await?;
     control.fault(&Fault::new("dynamodb", "*", "throttle").of("relay")).await?;

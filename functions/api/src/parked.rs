@@ -59,8 +59,7 @@ pub struct Wanted {
 }
 
 /// What an event that is parked waits for, if its row does not say it.
-const WAITS: &str = "waits for a person: mend the cause, then replay it; a redelivery by the provider, or a redrive of the \
-                     dead-letter queue, does so too";
+const WAITS: &str = "a person mends the cause and replays it";
 
 /// Lists parked events, the latest first.
 pub async fn list<P: Ports>(

@@ -101,7 +101,7 @@ pub async fn story<P: Ports>(
         key_id: row.new.key_id,
         delivery_id: row.new.delivery_id,
         parent: row.new.parent,
-        replay: row.replay,
+        replay: row.replay.map(|taken| taken.by),
         outgoing,
     }))
 }

@@ -17,16 +17,17 @@ use std::{
 
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
+    bulk::{self, Kind, Order, Selection, Work},
     endpoint::{Endpoint, LaneCount},
     event::Origin,
-    id::{EndpointId, EventId, InboxKey, TenantId},
-    inbox::{NewRow, Row, Status},
+    id::{EndpointId, EventId, InboxKey, ReplayId, TenantId},
+    inbox::{NewRow, Noted, Row, Status},
     lane::LaneId,
     message::{InboundMessage, Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
     ports::{
-        AcceptReport, Fanout as _, Inbox as _, Outbox as _, PublishedKeys as _, Queue,
-        SourceSecret, State as _, Want, Watch as _,
+        AcceptReport, Bulk as _, Fanout as _, Inbox as _, Outbox as _, PublishedKeys as _, Queue,
+        SourceSecret, Start, State as _, Want, Watch as _,
     },
     secret::SecretText,
     source::{Handler, SchemeChoice, Source},
@@ -727,4 +728,103 @@ async fn a_flood_of_wanted_keys_costs_few_calls_and_does_not_hold_up_others() {
     assert_eq!(asked.len(), 6, "{asked:?}");
     assert!(asked.iter().any(|url| url.ends_with(CIRCLE_KEY)));
     assert_eq!(bench.owed().await, 10);
+}
+
+fn work(number: u128, rate: u32, began: i64) -> Work {
+    let order = Order {
+        id: ReplayId::new(uuid::Uuid::from_u128(number)),
+        kind: Kind::Replay,
+        source: "shop".parse().unwrap(),
+        selection: Selection::default().or_default(Kind::Replay),
+        rate,
+        reason: "mended".to_owned(),
+        actor: "ann".to_owned(),
+    };
+    Work::new(order, at(began))
+}
+
+impl Bench {
+    async fn with_parked(count: usize) -> Self {
+        let bench = Self::new();
+        for n in 0..count {
+            bench.row(&format!("{n:03}"), 0).await;
+            bench.set(&format!("{n:03}"), |row| {
+                (row.status, row.due_at, row.dead_at) = (Status::DeadLetter, None, Some(at(5)));
+            });
+        }
+        bench
+    }
+
+    fn replay(&self, number: u128) -> Work {
+        self.store.tables().bulks[&ReplayId::new(uuid::Uuid::from_u128(number))].clone()
+    }
+}
+
+/// K2, K6
+#[tokio::test]
+async fn replays_that_are_under_way_go_on_each_minute_at_their_rate_and_end() {
+    let bench = Bench::with_parked(230).await;
+    assert_eq!(bench.store.start(&work(1, 2, 10), 20).await.unwrap(), Start::Yes);
+    bench.at(20);
+    // Two a second, for the minute until the next sweep.
+    done(bench.sweep().await, 120, 0);
+    assert_eq!(bench.replay(1).state(), bulk::State::Running);
+    bench.at(80);
+    done(bench.sweep().await, 110, 0);
+    assert_eq!(bench.replay(1).state(), bulk::State::Completed);
+    assert!(bench.store.tables().open_bulks.is_empty());
+    done(bench.sweep().await, 0, 0);
+    assert_eq!(bench.replay(1).counts.replayed, 230);
+    // The message of the last is the last to go, and the sweeper looks for it only later.
+    let last = (0..230).map(|n| bench.read(&format!("{n:03}")).due_at.unwrap()).max();
+    assert_eq!(last, Some(at(80 + 54 + 600)));
+}
+
+#[tokio::test]
+async fn a_replay_that_fails_does_not_hold_another_and_goes_on_with_the_next_sweep() {
+    let bench = Bench::with_parked(60).await;
+    for number in [1, 2] {
+        assert_eq!(bench.store.start(&work(number, 1000, 10), 20).await.unwrap(), Start::Yes);
+    }
+    bench.at(20);
+    let mut pages = 0;
+    bench.store.chaos.set(move |_, name| {
+        pages += u32::from(name == "walk.page");
+        (name == "walk.page" && pages == 1).then_some((When::Before, Fault::Throttled))
+    });
+    assert_eq!(bench.sweep().await.unwrap_err().parts, "bulk");
+    bench.store.chaos.heal();
+    assert_eq!(bench.replay(1).state(), bulk::State::Running);
+    assert_eq!(bench.replay(2).counts.replayed, 60);
+    let _ = bench.sweep().await.unwrap();
+    assert_eq!(bench.replay(1).state(), bulk::State::Completed);
+    assert!(bench.store.tables().inbox.values().all(|item| item.row.cycle == 1));
+}
+
+#[tokio::test]
+async fn the_budget_ends_replays_too() {
+    let mut bench = Bench::with_parked(230).await;
+    bench.pace = 4;
+    assert_eq!(bench.store.start(&work(1, 1000, 10), 20).await.unwrap(), Start::Yes);
+    bench.at(20);
+    let _ = bench.sweep().await.unwrap();
+    let first = bench.replay(1);
+    assert!((1..230).contains(&first.counts.replayed), "{:?}", first.counts);
+    for minute in 1..20 {
+        bench.at(20 + 60 * minute);
+        let _ = bench.sweep().await.unwrap();
+    }
+    assert_eq!(bench.replay(1).counts.replayed, 230);
+}
+
+#[tokio::test]
+async fn a_replay_that_was_cancelled_or_is_gone_is_looked_at_once_more() {
+    let bench = Bench::with_parked(3).await;
+    assert_eq!(bench.store.start(&work(1, 1, 10), 20).await.unwrap(), Start::Yes);
+    assert_eq!(bench.store.start(&work(2, 1, 10), 20).await.unwrap(), Start::Yes);
+    assert_eq!(bench.store.cancel(work(1, 1, 10).id, "bob", at(15)).await.unwrap(), Noted::Yes);
+    bench.store.tables().bulks.remove(&work(2, 1, 10).id);
+    done(bench.sweep().await, 0, 0);
+    assert!(bench.store.tables().open_bulks.is_empty());
+    assert_eq!(bench.read("001").status, Status::DeadLetter);
 }

@@ -137,6 +137,14 @@ pub fn project_root() -> Result<PathBuf, Complaint> {
 }
 
 impl Deployment {
+    /// The options that name this deployment again, in a command for people to copy. Never what proves who asks.
+    pub fn flags(&self) -> Vec<String> {
+        let state = self.local.state.as_ref().map(|folder| folder.display().to_string());
+        let given = [("--api", self.api.clone()), ("--state", state)];
+        let given = given.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+        given.flatten().collect()
+    }
+
     /// The deployment that is meant.
     pub fn target(&self, now: Timestamp) -> Result<Target, Complaint> {
         let Some(text) = &self.api else { return self.local.target() };

@@ -1,5 +1,6 @@
 //! `postern events`: one event's story, replay, redelivery, publishing.
 
+mod replay;
 mod story;
 
 use std::io::Write;
@@ -25,15 +26,20 @@ pub enum Events {
         /// The provider's id of the event
         event: String,
     },
-    /// Run a received event through its handler again
-    Replay {
-        /// The source
-        source: String,
-        /// The provider's id of the event
-        event: String,
+    /// Run received events through their handler again: one, some by name, or a selection
+    Replay(replay::Replay),
+    /// List what is parked and waits for a person, the latest first
+    Parked {
+        /// Only events of this source
+        #[arg(long, value_name = "SOURCE")]
+        source: Option<String>,
+        /// How many at most, 1 to 100
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u32>,
+        /// Go on behind a list, with what it said
+        #[arg(long, value_name = "MARK")]
+        before: Option<String>,
     },
-    /// List what is parked and waits for a person
-    Parked,
     /// Publish an event to a tenant's endpoints
     Publish {
         /// The tenant
@@ -73,7 +79,11 @@ pub enum Events {
 impl Events {
     /// Whether it changes something.
     pub fn changes(&self) -> bool {
-        matches!(self, Self::Replay { .. } | Self::Publish { .. } | Self::Redeliver { .. })
+        match self {
+            Self::Replay(replay) => replay.changes(),
+            Self::Publish { .. } | Self::Redeliver { .. } => true,
+            Self::Story { .. } | Self::Parked { .. } | Self::Show { .. } => false,
+        }
     }
 }
 
@@ -81,6 +91,7 @@ impl Events {
 pub async fn run(
     command: &Events,
     client: &Client,
+    deployment: &[String],
     json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Complaint> {
@@ -89,21 +100,24 @@ pub async fn run(
             let story = client.get(&received(source, event)).await?;
             print::either(json, out, &story, |out| story::received(out, &story))
         }
-        Events::Replay { source, event } => {
-            let path = format!("{}/replay", received(source, event));
-            let done = client.post(&path, &json!({})).await?;
-            print::either(json, out, &done, |out| {
-                writeln!(out, "{event} is pending again{}.", starts(&done))?;
-                writeln!(out, "Follow it with: postern events story {source} {event}")
-            })
-        }
-        Events::Parked => {
-            let parked = client.get("/v1/parked").await?;
+        Events::Replay(replay) => replay::run(replay, client, deployment, json, out).await,
+        Events::Parked { source, limit, before } => {
+            let limit = limit.map(|limit| limit.to_string());
+            let query = [("source", source), ("limit", &limit), ("before", before)];
+            let query = query
+                .into_iter()
+                .filter_map(|(name, value)| Some(format!("{name}={}", segment(value.as_ref()?))));
+            let query = query.collect::<Vec<_>>().join("&");
+            let mark = if query.is_empty() { "" } else { "?" };
+            let parked = client.get(&format!("/v1/parked{mark}{query}")).await?;
             print::either(json, out, &parked, |out| {
-                let head = ["source", "event", "type", "parked", "attempts", "why"];
+                let head = ["source", "event", "type", "parked", "attempts", "why", "next"];
                 table(out, &head, print::list(&parked, "parked", row))?;
-                match parked.get("more") {
-                    Some(Value::Bool(true)) => writeln!(out, "... and more, parked earlier"),
+                match parked.get("next") {
+                    Some(Value::String(_)) => {
+                        let next = print::text(&parked, "next");
+                        writeln!(out, "... and more, parked earlier: --before '{next}'")
+                    }
                     _ => Ok(()),
                 }
             })
@@ -205,15 +219,16 @@ async fn publish(
 }
 
 fn row(event: &Value) -> Vec<String> {
-    let why = event.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
+    let error = event.get("error").unwrap_or(&Value::Null);
+    let why = format!("{}: {}", print::text(error, "code"), print::text(error, "message"));
     let text = |name| print::text(event, name);
-    let why = crate::complaint::printable(why);
     vec![
         text("source"),
         text("event_id"),
         text("event_type"),
         text("parked_at"),
         text("attempts"),
-        why,
+        if error.is_null() { "-".to_owned() } else { why },
+        text("next_action"),
     ]
 }

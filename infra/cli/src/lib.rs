@@ -16,6 +16,7 @@ pub mod endpoints;
 pub mod events;
 pub mod objects;
 pub mod print;
+pub mod replays;
 pub mod schemes;
 pub mod secret;
 pub mod send;
@@ -58,6 +59,8 @@ enum Command {
     Events(On<events::Events>),
     /// What is held of providers' things: show, with what speaks against believing it
     Objects(On<objects::Objects>),
+    /// Replays of many events: list, show, cancel
+    Replays(On<replays::Replays>),
 }
 
 /// A command that asks a deployment.
@@ -136,7 +139,12 @@ fn over_http(
             }
             Command::Events(on) => {
                 let client = on.client(on.command.changes(), now, err)?;
-                events::run(&on.command, &client, on.json, out).await?;
+                let deployment = on.deployment.flags();
+                events::run(&on.command, &client, &deployment, on.json, out).await?;
+            }
+            Command::Replays(on) => {
+                let client = on.client(on.command.changes(), now, err)?;
+                replays::run(&on.command, &client, on.json, out).await?;
             }
             Command::Objects(on) => {
                 let client = on.client(false, now, err)?;

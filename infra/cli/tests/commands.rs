@@ -81,19 +81,118 @@ fn a_replay_says_where_and_what_follows() {
     assert!(ended.out.contains("the sweeper starts it within minutes"), "{}", ended.out);
 }
 
+/// K3, K4, K9, C36
 #[test]
-fn parked_events_are_listed_with_why() {
+fn parked_events_are_listed_with_error_attempts_since_when_and_what_is_next() {
     let parked = json!({
         "source": "shop", "event_id": "evt_1", "event_type": null, "parked_at": "2026-09-21T14:13:20Z", "attempts": 12,
-        "error": {"code": "handler_failed", "message": "no such\u{1b}[31m invoice"},
+        "error": {"code": "handler_failed", "message": "no such\u{1b}[31m invoice"}, "status": "dead_letter",
+        "next_action": "a person mends the cause and replays it",
     });
-    let fake = Fake::answering(200, &json!({"parked": [parked], "more": true}));
-    insta::assert_snapshot!(fake.run(&["events", "parked"]).out, @r"
-    source  event  type  parked                attempts  why
-    shop    evt_1  -     2026-09-21T14:13:20Z  12        no such\u{1b}[31m invoice
-    ... and more, parked earlier
-    ");
+    let next = "1790000000000.shop#evt_1";
+    let fake = Fake::answering(200, &json!({"parked": [parked], "more": true, "next": next}));
+    insta::assert_snapshot!(fake.run(&["events", "parked"]).out);
     assert_eq!(fake.asked().call, "GET /v1/parked");
+    fake.run(&["events", "parked", "--source", "shop", "--before", next, "--limit", "1"]);
+    let expected = "GET /v1/parked?source=shop&limit=1&before=1790000000000.shop%23evt_1";
+    assert_eq!(fake.asked().call, expected);
+}
+
+fn survey() -> Value {
+    json!({
+        "dry_run": true, "kind": "replay", "source": "shop", "rate": 50, "more": false,
+        "counts": {"looked_at": 245, "replayed": 242, "in_flight": 0, "moved": 0, "already_done": 3, "absent": 0, "failed": 0},
+        "by_status": {"dead_letter": 145, "ignored": 97}, "by_type": {"invoice.paid": 242},
+        "first": ["evt_1", "evt_2"], "told": [],
+    })
+}
+
+/// RPL-inbound-repair, WRK-dlq-redrive, RPL-already-delivered, K6: what is not asked for by `--yes` is not done.
+#[test]
+fn a_selection_without_yes_says_what_it_would_do_and_how_to_do_it() {
+    let fake = Fake::answering(200, &survey());
+    let select = ["--status", "ignored", "--status", "dead_letter", "--type", "invoice.*"];
+    let dry = [&["events", "replay", "shop"], &select[..], &["--from", "2026-09-14"]].concat();
+    let ended = fake.run(&dry);
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    let state = fake.folder.path().display().to_string();
+    insta::assert_snapshot!(ended.out.replace(&state, "/state"));
+    let asked = fake.asked();
+    assert_eq!(asked.call, "POST /v1/replays");
+    let select = json!({
+        "status": ["ignored", "dead_letter"], "types": ["invoice.*"], "from": "2026-09-14T00:00:00Z",
+    });
+    let expected = |dry: bool, reason: Value| json!({"source": "shop", "select": select, "dry_run": dry, "reason": reason});
+    assert_eq!(asked.json(), expected(true, Value::Null));
+
+    // And that command does it.
+    let started = json!({
+        "id": "rpl_1", "kind": "replay", "source": "shop", "state": "running", "rate": 50, "reason": "mended", "actor": "ann",
+        "began_at": "2026-09-21T14:13:20Z", "counts": survey()["counts"], "told": [],
+        "next_action": "the sweeper goes on with it",
+    });
+    let fake = Fake::answering(202, &started);
+    let ended = fake.run(&[&dry[..], &["--reason", "mended", "--yes"]].concat());
+    assert_eq!((ended.code, ended.err), (0, fake.named()));
+    insta::assert_snapshot!("a_replay_that_was_started", ended.out);
+    assert_eq!(fake.asked().json(), expected(false, json!("mended")));
+}
+
+#[test]
+fn a_replay_of_nothing_in_particular_is_refused() {
+    let fake = Fake::answering(200, &survey());
+    for (args, why) in [
+        (&["events", "replay", "shop"][..], "it is not said which events"),
+        (&["events", "replay", "shop", "--yes", "--reason", "x"], "it is not said which events"),
+        (&["events", "replay", "shop", "--all", "--yes"], "a selection needs a reason"),
+    ] {
+        let ended = fake.run(args);
+        assert!(ended.code == 2 && ended.err.contains(why), "{}", ended.err);
+    }
+    let ended = fake.run(&["events", "replay", "shop", "evt_1", "--all"]);
+    assert!(ended.code == 2 && ended.err.contains("cannot be used with"), "{}", ended.err);
+    assert!(fake.asked.lock().unwrap().is_empty());
+}
+
+/// K1, K2
+#[test]
+fn events_that_are_named_are_replayed_at_once_and_told_of_one_by_one() {
+    let done = json!({
+        "id": "rpl_1", "kind": "replay", "source": "shop", "state": "completed", "rate": 50,
+        "reason": "named on the command line", "actor": "ann", "began_at": "2026-09-21T14:13:20Z",
+        "counts": {"looked_at": 2, "replayed": 1, "absent": 1},
+        "told": [{"event_id": "evt_1", "outcome": "replayed"}, {"event_id": "evt_2", "outcome": "absent"}],
+        "next_action": "none",
+    });
+    let fake = Fake::answering(202, &done);
+    let ended = fake.run(&["events", "replay", "shop", "evt_1", "evt_2"]);
+    assert_eq!((ended.code, ended.err), (0, fake.named()));
+    insta::assert_snapshot!(ended.out);
+    let expected = json!({
+        "source": "shop", "select": {"events": ["evt_1", "evt_2"]}, "dry_run": false, "reason": "named on the command line",
+    });
+    assert_eq!(fake.asked().json(), expected);
+}
+
+#[test]
+fn replays_are_listed_shown_and_stopped() {
+    let replay = json!({
+        "id": "rpl_1", "kind": "replay", "source": "shop", "state": "cancelled", "rate": 50, "reason": "mended", "actor": "ann",
+        "began_at": "2026-09-21T14:13:20Z", "cancelled_at": "2026-09-21T14:14:20Z", "cancelled_by": "bob",
+        "counts": {"looked_at": 53, "replayed": 50, "in_flight": 2, "failed": 1},
+        "told": [{"event_id": "evt_7", "outcome": "in_flight"}], "next_action": "none: it was stopped",
+    });
+    let fake = Fake::answering(200, &json!({"replays": [replay], "more": true}));
+    insta::assert_snapshot!(fake.run(&["replays", "list"]).out);
+    assert_eq!(fake.asked().call, "GET /v1/replays");
+    let fake = Fake::answering(200, &replay);
+    let shown = fake.run(&["replays", "show", "rpl_1"]);
+    assert_eq!((shown.code, shown.err.as_str()), (0, ""));
+    insta::assert_snapshot!("a_replay", shown.out);
+    assert_eq!(fake.asked().call, "GET /v1/replays/rpl_1");
+    let stopped = fake.run(&["replays", "cancel", "rpl_1"]);
+    assert_eq!((stopped.code, stopped.err), (0, fake.named()));
+    assert_eq!(fake.asked().call, "POST /v1/replays/rpl_1/cancel");
 }
 
 /// CLI-wrong-environment, OUT-error-after-commit

@@ -35,6 +35,9 @@ fn help_reads_well() {
     insta::assert_snapshot!("events", help(&["events"]));
     insta::assert_snapshot!("events_publish", help(&["events", "publish"]));
     insta::assert_snapshot!("objects_show", help(&["objects", "show"]));
+    insta::assert_snapshot!("events_replay", help(&["events", "replay"]));
+    insta::assert_snapshot!("events_parked", help(&["events", "parked"]));
+    insta::assert_snapshot!("replays", help(&["replays"]));
     insta::assert_snapshot!("events_redeliver", help(&["events", "redeliver"]));
 }
 

@@ -1,9 +1,10 @@
 //! Bulk work: many received events that are run again, or sent again, at a bounded rate.
 //!
 //! A [`Work`] is a row. Whoever has time advances it by one page: [`walk::Leg`] says where the walk stands,
-//! [`judge`] what is done with one row, [`Work::after`] what the row of the work says when the page is done. The row is
-//! written last and under its version: a page that was cut off is done again, and two who do one page at once leave
-//! what one would have left, because each row is changed only as it was read and is marked with the work's id.
+//! [`judge`] what is done with one row, [`Work::after`] what the row of the work says when the page is done. The row names
+//! the events of the next page before any of them is touched, and is written last and under its version: a page that was
+//! cut off is done again with the same events, although they have left the index that named them. Two who do one page at
+//! once leave what one would have left, because each row is changed only as it was read and is marked with the work.
 
 pub mod selection;
 pub mod walk;
@@ -85,8 +86,10 @@ pub struct Work {
     pub actor: String,
     /// When. Events that came to rest later are left alone.
     pub began: Timestamp,
-    /// Where the walk stands.
+    /// Where the walk goes on behind the page.
     pub leg: Leg,
+    /// The page: what is looked at next.
+    pub page: Batch,
     /// Until when the rate is used up.
     pub paced_until: Timestamp,
     /// What became of the events so far.
@@ -103,6 +106,15 @@ pub struct Work {
     /// Counts the writes of the walk. Whoever writes the next state must have read this one.
     #[serde(skip)]
     pub version: u64,
+}
+
+/// The events of one page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Their ids.
+    pub events: Vec<String>,
+    /// Whether a list of days named them, which lists every status.
+    pub by_day: bool,
 }
 
 /// Who asks for what.
@@ -189,8 +201,10 @@ pub fn judge(work: &Work, row: &Row, due_soon: Timestamp) -> Verdict {
     }
     // Marked by this very work: by the page that was cut off, or by who does the same page beside us. If it came to rest
     // again since, it has had its turn: a replay takes nothing twice, whatever the clocks say.
-    if row.replay == Some(work.id) {
-        return leave(Outcome::Replayed);
+    if let Some(taken) = row.replay.filter(|taken| taken.by == work.id) {
+        // It was counted among the parked.
+        let elsewhere = work.page.by_day && taken.from == Status::DeadLetter;
+        return leave(if elsewhere { Outcome::NotSelected } else { Outcome::Replayed });
     }
     match (row.status, work.kind) {
         (Status::Pending, Kind::Replay) => leave(Outcome::InFlight),
@@ -203,10 +217,8 @@ pub fn judge(work: &Work, row: &Row, due_soon: Timestamp) -> Verdict {
             leave(if is_done { Outcome::AlreadyDone } else { Outcome::NotSelected })
         }
         // It stands in another index, and is taken there: never counted twice.
-        (Status::DeadLetter, _) if matches!(work.leg, Leg::Finished { .. }) => {
-            leave(Outcome::NotSelected)
-        }
-        _ if row.dead_at.or(row.finished_at).is_some_and(|at| at > work.began) => {
+        (Status::DeadLetter, _) if work.page.by_day => leave(Outcome::NotSelected),
+        _ if row.dead_at.or(row.finished_at).is_some_and(|at| at >= work.began) => {
             leave(Outcome::Moved)
         }
         _ => Verdict::Take,
@@ -220,7 +232,9 @@ pub struct Done {
     pub told: Vec<Told>,
     /// How many of them this advance took: they use up the rate.
     pub taken: u32,
-    /// Where the walk goes on.
+    /// The next page.
+    pub page: Batch,
+    /// Where the walk goes on behind it.
     pub leg: Leg,
 }
 
@@ -238,6 +252,7 @@ impl Work {
             reason,
             actor,
             began: now,
+            page: Batch::default(),
             paced_until: now,
             counts: Counts::default(),
             told: Vec::new(),
@@ -283,10 +298,17 @@ impl Work {
         self.paced_from(now).saturating_add(used).unwrap_or(Timestamp::MAX)
     }
 
+    /// When the rate is used up until, after a page.
+    #[must_use]
+    pub fn paced_after(&self, taken: u32, now: Timestamp) -> Self {
+        Self { paced_until: self.paced(now, u64::from(taken)), ..self.clone() }
+    }
+
     /// The work after a page.
     #[must_use]
     pub fn after(&self, done: &Done, now: Timestamp) -> Self {
-        let mut after = Self { leg: done.leg.clone(), ..self.clone() };
+        let mut after = self.paced_after(done.taken, now);
+        (after.leg, after.page) = (done.leg.clone(), done.page.clone());
         for told in &done.told {
             after.counts.add(told.outcome);
             // Of named events each is told; of a walk only what a person may want to look at.
@@ -296,9 +318,9 @@ impl Work {
                 after.told.push(told.clone());
             }
         }
-        after.paced_until = self.paced(now, u64::from(done.taken));
         after.advanced_at = Some(now);
-        after.ended_at = (after.leg == Leg::End).then_some(now);
+        let is_over = after.leg == Leg::End && after.page.events.is_empty();
+        after.ended_at = is_over.then_some(now);
         after.version = self.version + 1;
         after
     }

@@ -128,7 +128,16 @@ pub struct Row {
     /// Other bodies that came under its id, if any was noted. Its own is the first and stays, in every cycle.
     pub other_bodies: Option<OtherBodies>,
     /// The bulk work that armed it last, if one has. That work does not take it again.
-    pub replay: Option<ReplayId>,
+    pub replay: Option<Replayed>,
+}
+
+/// That bulk work took a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The work.
+    pub by: ReplayId,
+    /// Where the row stood.
+    pub from: Status,
 }
 
 /// Another body that came, verified, under the id of a row. Its bytes are not kept.

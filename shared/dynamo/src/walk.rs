@@ -60,7 +60,7 @@ impl InboxTable {
             return Ok(Again::Yes);
         }
         let row = self.read(key).await?;
-        let is_ours = row.is_some_and(|row| row.replay == Some(work));
+        let is_ours = row.is_some_and(|row| row.replay.is_some_and(|taken| taken.by == work));
         Ok(if is_ours { Again::Before } else { Again::Moved })
     }
 }
@@ -98,7 +98,8 @@ impl Walk for InboxTable {
     ) -> Stored<Again> {
         let key = &row.new.key;
         let (status, cycle) = (row.status, row.cycle);
-        let change = self.armed(key, due_at, now).set("replay", s(work.to_string())).when(
+        let change = self.armed(key, due_at, now).set("replay", s(work.to_string()));
+        let change = change.set("replay_from", word(&status)).when(
             "#status = :was AND #cycle = :read_cycle",
             [("was", word(&status)), ("read_cycle", n(cycle))],
         );
@@ -115,6 +116,7 @@ impl Walk for InboxTable {
         let change = Expression::new()
             .set("due_at", ms(due_at))
             .set("replay", s(work.to_string()))
+            .set("replay_from", word(&row.status))
             .when("#due_at = :read_due_at", [("read_due_at", ms(read_due_at))]);
         let change = as_claimed(change, &row.claim());
         let noted = self.table().update(keys::event(&row.new.key), &change).await?.noted();

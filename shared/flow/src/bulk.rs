@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use domain::{
-    bulk::{Done, Leg, Outcome, State, Survey, Told, Verdict, Work, judge},
+    bulk::{Batch, Done, Leg, Outcome, State, Survey, Told, Verdict, Work, judge},
     id::InboxKey,
     inbox::Row,
     message::InboundMessage,
@@ -53,12 +53,6 @@ pub enum Step {
     Lost,
 }
 
-/// The events of one page: what each is called, and its key if it can have one.
-struct Batch {
-    keys: Vec<(String, Option<InboxKey>)>,
-    leg: Leg,
-}
-
 /// A row that is to be taken, and when its message goes.
 struct Taking {
     place: usize,
@@ -81,13 +75,14 @@ where
             self.bulk.close(work.id).await?;
             return Ok(Step::Over);
         }
-        let most = work.allowance(now);
-        if most == 0 {
+        if work.page.events.is_empty() && work.allowance(now) == 0 {
             return Ok(Step::Waits);
         }
-        let Batch { keys, leg } = self.batch(work, most, now).await?;
-        let (told, taken) = self.page(work, keys, now).await?;
-        let done = Done { told, taken, leg };
+        let (told, taken) = self.page(work, now).await?;
+        let most = work.paced_after(taken, now).allowance(now);
+        // It is written down before it is touched: what is taken leaves the index.
+        let (page, leg) = self.next(work, most, now).await?;
+        let done = Done { told, taken, page, leg };
         let Some(after) = self.bulk.advance(&work.after(&done, now)).await? else {
             return Ok(Step::Lost);
         };
@@ -113,8 +108,8 @@ where
                 survey.more = true;
                 break;
             }
-            let Batch { keys, leg } = self.batch(&work, domain::bulk::PAGE, now).await?;
-            for (event_id, read) in self.read(&work, keys, now).await {
+            (work.page, work.leg) = self.next(&work, domain::bulk::PAGE, now).await?;
+            for (event_id, read) in self.read(&work, now).await {
                 let outcome = match read? {
                     Seen::Take(row) => {
                         survey.take(&row);
@@ -129,7 +124,6 @@ where
                     survey.told.push(Told { event_id, outcome });
                 }
             }
-            work.leg = leg;
         }
         Ok(survey)
     }
@@ -140,13 +134,13 @@ where
         now.saturating_add(soon).unwrap_or(Timestamp::MAX)
     }
 
-    /// The next rows to look at, and where the walk is behind them.
-    async fn batch(&self, work: &Work, most: usize, now: Timestamp) -> Stored<Batch> {
+    /// The next page, and where the walk goes on behind it.
+    async fn next(&self, work: &Work, most: usize, now: Timestamp) -> Stored<(Batch, Leg)> {
         if let Leg::Named { next } = work.leg {
             return Ok(named(work, next, most));
         }
         let (due_soon, mut leg) = (self.due_soon(now), work.leg.clone());
-        for _ in 0..QUERIES {
+        for _ in 0..if most == 0 { 0 } else { QUERIES } {
             let Some((part, after)) = leg.part(work, due_soon) else { break };
             let page = self.inbox.page(&part, after, SCAN).await?;
             let last = page.marks.last().cloned();
@@ -154,31 +148,24 @@ where
             let mut ours: Vec<_> = ours.take(most + 1).collect();
             let is_cut = ours.len() > most;
             ours.truncate(most);
+            let by_day = matches!(leg, Leg::Finished { .. });
             leg = match (is_cut, ours.last(), last) {
                 (true, Some(mark), _) => leg.past(mark.clone()),
                 (false, _, Some(last)) if page.more => leg.past(last),
                 _ => leg.next(work, self.shards),
             };
             if !ours.is_empty() {
-                let name = |key: InboxKey| (key.event_id().to_owned(), Some(key));
-                return Ok(Batch {
-                    keys: ours.into_iter().map(|mark| name(mark.key)).collect(),
-                    leg,
-                });
+                let events = ours.into_iter().map(|mark| mark.key.event_id().to_owned());
+                return Ok((Batch { events: events.collect(), by_day }, leg));
             }
         }
-        Ok(Batch { keys: Vec::new(), leg })
+        Ok((Batch::default(), leg))
     }
 
     /// Takes what is to be taken, then sends its messages. What became of each row, and how many were taken.
-    async fn page(
-        &self,
-        work: &Work,
-        keys: Vec<(String, Option<InboxKey>)>,
-        now: Timestamp,
-    ) -> Stored<(Vec<Told>, u32)> {
+    async fn page(&self, work: &Work, now: Timestamp) -> Stored<(Vec<Told>, u32)> {
         let (mut told, mut taking) = (Vec::new(), Vec::new());
-        for (event_id, read) in self.read(work, keys, now).await {
+        for (event_id, read) in self.read(work, now).await {
             let outcome = match read? {
                 Seen::Take(row) => {
                     let (place, delay) = (told.len(), work.delay(now, taking.len()));
@@ -240,19 +227,14 @@ where
         }
     }
 
-    /// Reads rows, in order, and says what is to be done with each.
-    async fn read(
-        &self,
-        work: &Work,
-        keys: Vec<(String, Option<InboxKey>)>,
-        now: Timestamp,
-    ) -> Vec<(String, Stored<Seen>)> {
+    /// Reads the rows of the page, in order, and says what is to be done with each.
+    async fn read(&self, work: &Work, now: Timestamp) -> Vec<(String, Stored<Seen>)> {
         let due_soon = self.due_soon(now);
-        stream::iter(keys)
-            .map(async |(event_id, key)| {
-                let seen = match key {
-                    None => Ok(Seen::Leave(Outcome::Absent)),
-                    Some(key) => self.look(work, &key, due_soon).await,
+        stream::iter(work.page.events.clone())
+            .map(async |event_id| {
+                let seen = match InboxKey::new(work.source.clone(), &event_id) {
+                    Ok(key) => self.look(work, &key, due_soon).await,
+                    Err(_) => Ok(Seen::Leave(Outcome::Absent)),
                 };
                 (event_id, seen)
             })
@@ -285,13 +267,12 @@ enum Seen {
     Leave(Outcome),
 }
 
-fn named(work: &Work, next: usize, most: usize) -> Batch {
-    let names = work.selection.events.iter().skip(next).take(most);
-    let key = |name: &String| (name.clone(), InboxKey::new(work.source.clone(), name).ok());
-    let keys: Vec<_> = names.map(key).collect();
-    let next = next + keys.len();
+fn named(work: &Work, next: usize, most: usize) -> (Batch, Leg) {
+    let events: Vec<_> = work.selection.events.iter().skip(next).take(most).cloned().collect();
+    let next = next + events.len();
     let is_over = next >= work.selection.events.len();
-    Batch { keys, leg: if is_over { Leg::End } else { Leg::Named { next } } }
+    let leg = if is_over { Leg::End } else { Leg::Named { next } };
+    (Batch { events, by_day: false }, leg)
 }
 
 fn failed(work: &Work, event_id: &str, error: &StoreError) {

@@ -11,6 +11,7 @@ mod outgoing;
 mod outside;
 mod pause;
 mod received;
+mod replays;
 mod schemes;
 mod secrets;
 mod sources;

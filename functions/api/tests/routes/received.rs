@@ -18,7 +18,7 @@ fn key(event: &str) -> InboxKey {
 }
 
 impl Deployment {
-    async fn receive(&self, event: &str) -> Claim {
+    pub(crate) async fn receive(&self, event: &str) -> Claim {
         let row = NewRow {
             key: key(event),
             event_type: Some("invoice.paid".to_owned()),
@@ -44,7 +44,7 @@ impl Deployment {
         Claim { key: key(event), cycle: 0 }
     }
 
-    async fn process(&self, event: &str, what: &str) {
+    pub(crate) async fn process(&self, event: &str, what: &str) {
         let claim = self.receive(event).await;
         let results = vec![ChangeResult::new(what, Applied::Applied)];
         let status = Status::Processed;
@@ -52,18 +52,18 @@ impl Deployment {
         assert_eq!(self.0.inbox.finish(&claim, &finish).await.unwrap(), Noted::Yes);
     }
 
-    async fn park(&self, event: &str, seconds: i64) {
+    pub(crate) async fn park(&self, event: &str, seconds: i64) {
         let claim = self.receive(event).await;
         let failure = Failure::new("handler_failed", "no such thing");
         let _ = self.0.inbox.park(&claim, 12, &failure, at(seconds)).await.unwrap();
     }
 
-    fn status(&self, event: &str) -> (Status, u32, u32) {
+    pub(crate) fn status(&self, event: &str) -> (Status, u32, u32) {
         let row = &self.0.inbox.tables().inbox[&key(event)].row;
         (row.status, row.cycle, row.attempts)
     }
 
-    fn inbound(&self) -> Vec<String> {
+    pub(crate) fn inbound(&self) -> Vec<String> {
         std::iter::from_fn(|| self.0.inbound.receive(|_| 0)).map(|message| message.text).collect()
     }
 }
@@ -250,7 +250,7 @@ async fn a_replay_whose_answer_is_lost_is_not_run_twice() {
 #[tokio::test]
 async fn parked_events_are_listed_the_latest_first() {
     let postern = Deployment::new();
-    let none = json!({"parked": [], "more": false});
+    let none = json!({"parked": [], "more": false, "next": null});
     assert_eq!(postern.get("/v1/parked").await.good(200), none);
     for n in 0..20 {
         postern.park(&format!("evt_{n}"), i64::from((n * 7) % 20)).await;
@@ -262,8 +262,10 @@ async fn parked_events_are_listed_the_latest_first() {
     let times: Vec<_> = parked.iter().map(|event| event["parked_at"].clone()).collect();
     assert_eq!(times, (0..20).rev().map(|n| json!(at(n))).collect::<Vec<_>>());
     let first = json!({
-        "source": "stripe", "event_id": "evt_17", "event_type": "invoice.paid", "parked_at": at(19), "attempts": 12,
+        "source": "stripe", "event_id": "evt_17", "event_type": "invoice.paid", "status": "dead_letter",
+        "received_at": at(-10), "parked_at": at(19), "attempts": 12, "cycle": 0,
         "error": {"code": "handler_failed", "message": "no such thing"},
+        "next_action": "a person mends the cause and replays it",
     });
     assert_eq!(parked[0], first);
 }

@@ -6,7 +6,7 @@ use crate::{
     body::{Place, Sha256Hash, StoredBody},
     event::Origin,
     id::InboxKey,
-    inbox::{Failure, NewRow},
+    inbox::{Failure, NewRow, Replayed},
 };
 
 fn at(second: i64) -> Timestamp {
@@ -73,6 +73,10 @@ fn row(status: Status, second: i64) -> Row {
     }
 }
 
+fn taken_by(number: u128) -> Option<Replayed> {
+    Some(Replayed { by: id(number), from: Status::DeadLetter })
+}
+
 fn of(status: &[Status]) -> Selection {
     Selection { status: status.iter().copied().collect(), ..Selection::default() }
 }
@@ -133,11 +137,11 @@ fn every_restriction_must_hold() {
 #[test]
 fn what_the_same_work_has_taken_is_not_taken_again() {
     for status in [Status::DeadLetter, Status::Pending] {
-        let taken = Row { replay: Some(id(1)), ..row(status, -5) };
+        let taken = Row { replay: taken_by(1), ..row(status, -5) };
         let verdict = judge(&work(Kind::Replay, Selection::default()), &taken, at(0));
         assert_eq!(verdict, Verdict::Leave(Outcome::Replayed));
     }
-    let by_another = Row { replay: Some(id(2)), ..row(Status::DeadLetter, -5) };
+    let by_another = Row { replay: taken_by(2), ..row(Status::DeadLetter, -5) };
     assert_eq!(judge(&work(Kind::Replay, Selection::default()), &by_another, at(0)), Verdict::Take);
 }
 
@@ -145,18 +149,20 @@ fn what_the_same_work_has_taken_is_not_taken_again() {
 fn what_came_to_rest_after_the_work_began_is_left() {
     let began = work(Kind::Replay, of(&[Status::DeadLetter, Status::Ignored]));
     for status in [Status::DeadLetter, Status::Ignored] {
-        assert_eq!(judge(&began, &row(status, 0), at(0)), Verdict::Take);
-        assert_eq!(judge(&began, &row(status, 1), at(0)), Verdict::Leave(Outcome::Moved));
+        assert_eq!(judge(&began, &row(status, -1), at(0)), Verdict::Take);
+        assert_eq!(judge(&began, &row(status, 0), at(0)), Verdict::Leave(Outcome::Moved));
     }
 }
 
 #[test]
 fn a_parked_row_among_the_finished_is_taken_where_the_parked_are() {
     let both = work(Kind::Replay, of(&[Status::DeadLetter, Status::Ignored]));
-    let day = jiff::civil::date(2026, 9, 21);
-    let both = Work { leg: Leg::Finished { day, shard: 0, after: None }, ..both };
+    let page = Batch { events: vec!["evt_1".to_owned()], by_day: true };
+    let both = Work { page, ..both };
     let verdict = judge(&both, &row(Status::DeadLetter, -5), at(0));
     assert_eq!(verdict, Verdict::Leave(Outcome::NotSelected));
+    let taken = Row { replay: taken_by(1), ..row(Status::Pending, -5) };
+    assert_eq!(judge(&both, &taken, at(0)), Verdict::Leave(Outcome::NotSelected));
     assert_eq!(judge(&both, &row(Status::Ignored, -5), at(0)), Verdict::Take);
 }
 
@@ -256,7 +262,7 @@ fn a_page_is_counted_and_only_the_odd_ones_are_told_of() {
         Outcome::Absent,
         Outcome::Failed,
     ];
-    let done = Done { told: all.map(told).into(), taken: 1, leg: Leg::End };
+    let done = Done { told: all.map(told).into(), taken: 1, ..Done::default() };
     let after = work(Kind::Replay, Selection::default()).after(&done, at(9));
     let one = Counts {
         looked_at: 7,

@@ -7,7 +7,7 @@ use domain::{
     body::{Place, Sha256Hash, StoredBody},
     event::ObjectRef,
     id::InboxKey,
-    inbox::{Failure, NewRow, OtherBodies, OtherBody, Row, Status},
+    inbox::{Failure, NewRow, OtherBodies, OtherBody, Replayed, Row, Status},
     ports::Stored,
 };
 
@@ -98,9 +98,13 @@ pub(crate) fn read(item: &Item) -> Stored<Row> {
         armed_at: item.some("armed_at", Reader::time)?.unwrap_or(new.received_at),
         split: item.some("split", Reader::number)?.unwrap_or_default(),
         other_bodies: item.some("other_bodies", other_bodies)?,
-        replay: item.some("replay", Reader::parse)?,
+        replay: item.some("replay", replayed)?,
         new,
     })
+}
+
+fn replayed(item: Reader<'_>, name: &str) -> Stored<Replayed> {
+    Ok(Replayed { by: item.parse(name)?, from: item.word("replay_from")? })
 }
 
 fn other_bodies(item: Reader<'_>, name: &str) -> Stored<OtherBodies> {

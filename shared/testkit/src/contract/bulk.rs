@@ -44,7 +44,7 @@ fn work(number: u128, began: i64) -> Work {
 /// A page of one replayed event.
 fn page(leg: Leg) -> Done {
     let told = Told { event_id: "evt_1".to_owned(), outcome: Outcome::Replayed };
-    Done { told: vec![told], taken: 1, leg }
+    Done { told: vec![told], taken: 1, leg, ..Done::default() }
 }
 
 async fn a_work_that_was_started_is_there_listed_and_open(on: &impl Tables) -> Kept {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use domain::{
     bulk::{Mark, Page, Part, State, Work},
     id::ReplayId,
-    inbox::{Noted, Row, Status},
+    inbox::{Noted, Replayed, Row, Status},
     ports::{Again, Bulk, Start, Stored, Walk},
 };
 use jiff::{Timestamp, tz::TimeZone};
@@ -61,10 +61,10 @@ fn take(
     match tables.inbox.get_mut(&read.new.key) {
         Some(item) if item.row.cycle == read.cycle && same(&item.row) => {
             change(item);
-            item.row.replay = Some(work);
+            item.row.replay = Some(Replayed { by: work, from: read.status });
             Again::Yes
         }
-        Some(item) if item.row.replay == Some(work) => Again::Before,
+        Some(item) if item.row.replay.is_some_and(|taken| taken.by == work) => Again::Before,
         _ => Again::Moved,
     }
 }
