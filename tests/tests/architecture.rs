@@ -22,7 +22,7 @@ struct Allowed {
 const OF_A_FUNCTION: Allowed =
     Allowed { imports: &["domain", "dynamo", "flow", "runtime", "signing"], tests: &["testkit"] };
 
-/// What the two functions may import that dial out to hosts that strangers name.
+/// What the functions may import that dial out to hosts that strangers name, or sources do.
 const DIALS_OUT: Allowed = Allowed {
     imports: &["domain", "dynamo", "egress", "flow", "runtime", "signing"],
     tests: &["testkit"],
@@ -36,12 +36,27 @@ const ALLOWED: &[(&str, Allowed)] = &[
     ("dynamo", Allowed { imports: &["domain"], tests: &["testkit"] }),
     ("runtime", Allowed { imports: &["domain"], tests: &["testkit"] }),
     ("egress", Allowed { imports: &["domain"], tests: &[] }),
+    ("fetch", Allowed { imports: &["domain"], tests: &["signing"] }),
+    (
+        "api",
+        Allowed {
+            imports: &["domain", "dynamo", "fetch", "flow", "runtime", "signing"],
+            tests: &["testkit"],
+        },
+    ),
+    (
+        "worker",
+        Allowed {
+            imports: &["domain", "dynamo", "egress", "fetch", "flow", "runtime", "signing"],
+            tests: &["testkit"],
+        },
+    ),
     ("deliverer", DIALS_OUT),
     ("sweeper", DIALS_OUT),
     ("testkit", Allowed { imports: &["domain", "signing"], tests: &[] }),
     // hosts the binaries, and must not share their misunderstandings
     ("local", Allowed { imports: &[], tests: &[] }),
-    ("postern", Allowed { imports: &["domain", "signing"], tests: &[] }),
+    ("postern", Allowed { imports: &["domain", "fetch", "signing"], tests: &[] }),
     // a suite's library, so that the fuzz targets need not build the other suites
     (
         "laws",
@@ -55,8 +70,8 @@ const ALLOWED: &[(&str, Allowed)] = &[
 /// May import everything.
 const SUITES: &str = "tests";
 
-/// What `domain` and `signing` must not reach, not even by way of others.
-const PURE: &[&str] = &["domain", "signing"];
+/// What `domain`, `fetch` and `signing` must not reach, not even by way of others.
+const PURE: &[&str] = &["domain", "fetch", "signing"];
 const IMPURE: &[&str] = &[
     "aws-config",
     "aws-credential-types",

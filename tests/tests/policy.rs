@@ -51,18 +51,6 @@ const UNUSED: &[(&str, &str, &str, &str)] = &[
         "",
         "S3 itself asks it, to tell an absent object from a forbidden one",
     ),
-    (
-        "worker",
-        "dynamodb:ConditionCheckItem",
-        "StateTable",
-        "a commit under an object's lease; no handler takes one yet",
-    ),
-    (
-        "worker",
-        "dynamodb:UpdateItem",
-        "StateTable",
-        "taking an object's lease; no handler takes one yet",
-    ),
     ("ingress", "dynamodb:UpdateItem", "RegistryTable", "a handshake that brings a secret"),
     ("ingress", "secretsmanager:CreateSecret", "/in/*", "a handshake that brings a secret"),
     ("ingress", "secretsmanager:PutSecretValue", "/in/*", "a handshake that brings a secret"),
@@ -224,6 +212,8 @@ async fn do_everything(host: &Host) -> Result<()> {
         api.until_outgoing("policy", &id, "succeeded").await?;
     }
 
+    asked(host).await?;
+
     // Parked, listed, sent again by the provider, and redriven.
     control
         .fault(&Fault::new("dynamodb", "TransactWriteItems", "access_denied").of("worker"))
@@ -299,6 +289,32 @@ async fn rotate(api: &Client, source: &Provider) -> Result<()> {
     // The first one ends in a day: without force, the one that stays could not be taken away.
     let new = format!("{path}/secrets/2?force=true");
     api.call(Method::DELETE, &new, HeaderMap::new(), Bytes::new()).await?.good()?;
+    Ok(())
+}
+
+/// A source whose provider is asked, with the second of its tokens.
+async fn asked(host: &Host) -> Result<()> {
+    let (api, provider) = (host.api()?, host.subscriber().await?);
+    let stripe = Provider::stripe("asked")?;
+    let own = provider.url().replace("/hooks", "/v1/{path}/{id}");
+    let source = json!({
+        "name": "asked",
+        "scheme": stripe.choice(),
+        "handler": { "kind": "mirror" },
+        "secrets": { "1": stripe.secret() },
+        "fetch": { "own": { "like": "stripe", "url": own } },
+    });
+    api.add_source(&source).await?;
+    for id in ["1", "2"] {
+        let token = json!({ "id": id, "token": format!("rk_{id}") });
+        api.client().post("/v1/sources/asked/tokens", &token).await?.good()?;
+    }
+    let object = json!({ "id": "in_asked" }).to_string();
+    provider.otherwise(Reply::status(200).header("content-type", "application/json").body(object));
+    let event = Event::stripe("evt_asked", "invoice.paid", "in_asked", now().as_second());
+    stripe.send_until_accepted(host, &event).await?;
+    api.until("asked", "evt_asked", "processed").await?;
+    ensure!(provider.count() == 1, "{:?}", provider.seen());
     Ok(())
 }
 

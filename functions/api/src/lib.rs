@@ -83,6 +83,8 @@ pub struct Api<P: Ports> {
     pub keyring: P::Keyring,
     /// Secrets of sources.
     pub secrets: P::Secrets,
+    /// Tokens to ask the sources' providers with.
+    pub tokens: P::Secrets,
     /// The health of sources, and their objects.
     pub watch: P::Watch,
     /// Large payloads.
@@ -210,6 +212,11 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
             get(sources::secrets::list::<P>).post(sources::secrets::add::<P>),
         )
         .route("/v1/sources/{source}/secrets/{secret}", delete(sources::secrets::remove::<P>))
+        .route(
+            "/v1/sources/{source}/tokens",
+            get(sources::tokens::list::<P>).post(sources::tokens::add::<P>),
+        )
+        .route("/v1/sources/{source}/tokens/{token}", delete(sources::tokens::remove::<P>))
         .route("/v1/sources/{source}/events/{event}", get(received::story::<P>))
         .route("/v1/sources/{source}/events/{event}/replay", post(received::replay::<P>))
         .route("/v1/parked", get(parked::list::<P>))

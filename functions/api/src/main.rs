@@ -29,6 +29,7 @@ async fn main() -> Result<(), Error> {
         wakes: SqsQueue::new(aws.sqs(), config.wake_queue_url),
         keyring: KmsKeyring::new(aws.kms(), config.secrets_key_arn),
         bodies: BodyStore::open(&config.bodies_url, &config.aws, Pace::BACKGROUND)?,
+        tokens: SecretsManager::new(aws.secrets_manager(), config.secret_prefix.clone()).tokens(),
         secrets: SecretsManager::new(aws.secrets_manager(), config.secret_prefix),
         limits: config.limits,
         edge: Edge::REAL,

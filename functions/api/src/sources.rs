@@ -3,10 +3,12 @@
 //! Reading order: the routes here; [`wanted`] reads what callers want; `proof` knows schemes; [`secrets`] has the routes
 //! of secrets, and [`pause`] those of pausing; [`view`] shows sources without them.
 
+mod fetching;
 pub mod pause;
 mod proof;
 mod reuse;
 pub mod secrets;
+pub mod tokens;
 pub mod view;
 pub mod wanted;
 
@@ -76,6 +78,7 @@ pub async fn add<P: Ports>(
 ) -> Result<(StatusCode, axum::Json<MadeSource>), Problem> {
     let now = api.now();
     let Wanted { source, proof, secrets } = new.read(now, (api.edge.random)())?;
+    check_fetch(&api, &source, &proof)?;
     check_same_as(&api, &source, &proof).await?;
     let warnings = reuse::warnings(&api, &source.name, &secrets).await;
 
@@ -96,7 +99,7 @@ pub async fn add<P: Ports>(
     let addresses = Addresses::of(ingress, &source.name, &proof, &secrets);
     // Nothing more is read: the answer may hold a secret, and must not be lost to a store that fails.
     let (secrets, health) = (Some(secrets.as_slice()), SourceHealth::default());
-    let known = Known { source, secrets, health, last_reject: None, warnings };
+    let known = Known { source, secrets, tokens: Some(&[]), health, last_reject: None, warnings };
     let source = known.shown(ingress, now);
     Ok((StatusCode::CREATED, axum::Json(MadeSource { source, addresses })))
 }
@@ -112,7 +115,8 @@ pub async fn list<P: Ports>(
         async move {
             let health = api.watch.health(&source.name, now).await?;
             let warnings = Vec::new();
-            let known = Known { source, secrets: None, health, last_reject: None, warnings };
+            let known =
+                Known { source, secrets: None, tokens: None, health, last_reject: None, warnings };
             Ok(known.line(&api.limits.ingress_url, now))
         }
     });
@@ -144,6 +148,9 @@ pub async fn change<P: Ports>(
         if let Some(proof) = proof.as_ref().or(known.as_ref()) {
             check_same_as(&api, &new, proof).await?;
         }
+    }
+    if let Some(known) = proof.as_ref().or(Proof::of(&new).ok().as_ref()) {
+        check_fetch(&api, &new, known)?;
     }
     if let Some(proof) = proof.filter(|_| !force) {
         check_secrets_fit(&api, &new, &proof).await?;
@@ -194,7 +201,12 @@ async fn shown<P: Ports>(
         Some(_) => api.watch.rejected(&source.name, 1, now).await?.into_iter().next(),
         None => None,
     };
-    let known = Known { source, secrets: Some(&secrets), health, last_reject, warnings };
+    let tokens = match source.fetch {
+        Some(_) => api.tokens.of(&source.name).await?,
+        None => Vec::new(),
+    };
+    let (secrets, tokens) = (Some(secrets.as_slice()), Some(tokens.as_slice()));
+    let known = Known { source, secrets, tokens, health, last_reject, warnings };
     Ok(known.shown(&api.limits.ingress_url, now))
 }
 
@@ -257,6 +269,13 @@ async fn check_same_as<P: Ports>(
             format!("the events of {name} are filed under this source; change that first"),
         );
     }
+    found.done()
+}
+
+/// A source that asks its provider must be able to.
+fn check_fetch<P: Ports>(api: &Api<P>, source: &Source, proof: &Proof) -> Result<(), Problem> {
+    let mut found = Findings::default();
+    fetching::check(source, proof.scheme.trusts_versions(), &api.limits, &mut found);
     found.done()
 }
 

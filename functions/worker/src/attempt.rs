@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use runtime::telemetry::chain;
 
 use crate::{
-    Feed, Worker, handlers,
+    Feed, Try, Worker, handlers,
     knowing::{self, Known},
 };
 
@@ -109,14 +109,14 @@ where
     /// Makes one attempt at a pending row, which the message of this receipt brought.
     ///
     /// `count_first`: it is counted before anything of the event is touched.
-    pub(crate) async fn attempt(&self, row: &Row, receipt: &str, count_first: bool) -> Ended {
-        self.try_it(row, receipt, count_first).await.unwrap_or_else(|error| {
+    pub(crate) async fn attempt(&self, row: &Row, at: Try<'_>, count_first: bool) -> Ended {
+        self.try_it(row, at, count_first).await.unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "an attempt met a store's error");
             unanswered(&error)
         })
     }
 
-    async fn try_it(&self, row: &Row, receipt: &str, count_first: bool) -> Stored<Ended> {
+    async fn try_it(&self, row: &Row, at: Try<'_>, count_first: bool) -> Stored<Ended> {
         // Before it counts: while it is paused, no attempt is made.
         if let Some(paused) = self.sources.paused(row.new.key.source(), (self.now)()).await? {
             return Ok(Ended::Paused(paused));
@@ -139,7 +139,7 @@ where
         if row.new.parent.is_none() && row.new.origin != Origin::Reconcile {
             match &feed.scheme {
                 Ok(scheme) if scheme.is_batch() => {
-                    return Box::pin(self.split(row, &content, scheme, receipt)).await;
+                    return Box::pin(self.split(row, &content, scheme, at.receipt)).await;
                 }
                 Ok(_) => {}
                 // Perhaps an older version of this code beside a newer one of the source's.
@@ -153,25 +153,22 @@ where
         if let Err(other) = feed.source.wants(content.bytes()) {
             return self.finish(row, Status::Ignored, Vec::new(), Some(other.to_string())).await;
         }
-        self.carry_out(row, &feed, content.bytes()).await
+        self.carry_out(row, &feed, content.bytes(), at).await
     }
 
     /// Plans an event and makes its plan true.
-    async fn carry_out(&self, row: &Row, feed: &Feed, body: &[u8]) -> Stored<Ended> {
+    async fn carry_out(&self, row: &Row, feed: &Feed, body: &[u8], at: Try<'_>) -> Stored<Ended> {
         if let Some(why) = handlers::missing(&feed.source.handler) {
             return Ok(hopeless("no_handler", &why));
         }
-        let known = match self.know(row, feed, body).await? {
+        let known = match self.know(row, feed, body, at).await? {
             Ok(known) => known,
             Err(ended) => return Ok(ended),
         };
         let lease = known.lease.clone();
         let ended = self.plan_and_apply(row, feed, body, known).await;
-        if let Some(lease) = lease
-            && let Err(error) = self.state.give_back(&lease, (self.now)()).await
-        {
-            // It ends by itself, and until then only the object's next event waits.
-            tracing::info!(error = %chain(&error), "a lease was not given back");
+        if let Some(lease) = lease {
+            self.give_back(&lease).await;
         }
         ended
     }

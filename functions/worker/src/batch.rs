@@ -77,7 +77,9 @@ where
         if left < WORTH_A_TRY {
             return Err(NotSettled::NoTime);
         }
-        let outcome = self.handle(message, jitter, tokio::time::sleep(left)).await;
+        let ends = ends - jiff::SignedDuration::from_secs(KEPT_BACK.as_secs().cast_signed());
+        let timer = tokio::time::sleep(left);
+        let outcome = self.handle_until(message, jitter, timer, ends).await;
         if outcome.is_settled() { Ok(()) } else { Err(NotSettled::Because(outcome.word())) }
     }
 }

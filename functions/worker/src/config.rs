@@ -1,13 +1,22 @@
 //! What the worker reads of its environment.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use domain::{inbox::Limits, retry::Backoff};
+use domain::{
+    address::{AddressPolicy, EndpointUrl},
+    inbox::Limits,
+    retry::Backoff,
+};
 use dynamo::{Client, Commits, InboxTable, RegistryTable, StateTable};
+use egress::resolve::SystemResolver;
 use runtime::{
-    aws,
+    SecretsManager,
+    aws::{self, Aws},
     env::{BadEnv, Base, Env},
 };
+use url::Host;
+
+use crate::fetching::{self, Asker, Local, NoWayOut};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -40,8 +49,16 @@ pub struct Config {
     pub outbox_shards: u16,
     /// The limits of processing.
     pub limits: Limits,
-    /// How long an object of a source without versions is held while it is fetched.
+    /// How long an object is held while it is fetched and committed.
     pub object_lease: Duration,
+    /// Longest time for one call of a provider.
+    pub fetch_timeout: Duration,
+    /// How long the tokens of a source are believed.
+    pub tokens_fresh: Duration,
+    /// What the names of secrets begin with.
+    pub secret_prefix: String,
+    /// The way to providers, on the local host.
+    pub local: Local,
     /// Largest payload of an outgoing event, in bytes.
     pub payload_max: usize,
 }
@@ -70,6 +87,11 @@ impl Config {
         let outbox_shards = env.number("OUTBOX_SHARDS", 1..=64);
         let limits = limits(env);
         let object_lease = env.millis("OBJECT_LEASE_MS", 1..=DAY_MS);
+        let fetch_timeout = env.millis("FETCH_TIMEOUT_MS", 1..=DAY_MS);
+        let held = held(env, object_lease, fetch_timeout);
+        let tokens_fresh = env.millis("SOURCE_FRESH_MS", 0..=DAY_MS);
+        let secret_prefix = env.text("SECRET_PREFIX");
+        let local = local(env);
         // A body of the inbox is at most 8 MiB, so more would never be reached.
         let payload_max = env.number("PAYLOAD_MAX_BYTES", 1..=1_000_000);
         Some(Self {
@@ -86,7 +108,11 @@ impl Config {
             pending_shards: pending_shards?,
             outbox_shards: outbox_shards?,
             limits: limits?,
-            object_lease: object_lease?,
+            object_lease: held?,
+            fetch_timeout: fetch_timeout?,
+            tokens_fresh: tokens_fresh?,
+            secret_prefix: secret_prefix?,
+            local: local?,
             payload_max: payload_max?,
         })
     }
@@ -121,6 +147,62 @@ impl Config {
             },
             registry: RegistryTable { client, table: self.registry_table.clone() },
         }
+    }
+
+    /// The way to providers. It takes turns in the table of objects.
+    ///
+    /// # Errors
+    /// [`NoWayOut`], at the start of the function.
+    pub fn asker<N>(
+        &self,
+        aws: &Aws,
+        turns: StateTable,
+        now: N,
+    ) -> Result<Asker<StateTable, SecretsManager, fetching::Client<SystemResolver>, N>, NoWayOut>
+    {
+        let tokens =
+            SecretsManager::new(aws.secrets_manager(), self.secret_prefix.clone()).tokens();
+        let provider = fetching::Client::open(self.local.clone())?;
+        let times = (self.fetch_timeout, self.object_lease);
+        Ok(Asker::new(turns, tokens, provider, now, times, (self.tokens_fresh, self.source_stale)))
+    }
+}
+
+/// A lease that ends before its call does would let the next worker ask too, and one of the two in vain.
+fn held(env: &mut Env, lease: Option<Duration>, timeout: Option<Duration>) -> Option<Duration> {
+    if lease? <= timeout? {
+        return env.problem("OBJECT_LEASE_MS", "must be more than FETCH_TIMEOUT_MS");
+    }
+    lease
+}
+
+/// A stand-in for all providers is one on this machine, and only where this machine may be dialled at all.
+fn local(env: &mut Env) -> Option<Local> {
+    let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
+    let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
+    let extra_root = env.optional_text("LOCAL_EXTRA_ROOT").map(PathBuf::from);
+    let stand_in = env.optional_text("LOCAL_PROVIDER_URL");
+    let policy = AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? };
+    let stand_in = match stand_in {
+        None => None,
+        Some(text) => match EndpointUrl::parse(&text, &policy).ok().filter(is_here) {
+            Some(url) => Some(url),
+            None => {
+                return env.problem(
+                    "LOCAL_PROVIDER_URL",
+                    "is not an https address on this machine, or LOCAL_ALLOW_LOOPBACK is not set",
+                );
+            }
+        },
+    };
+    Some(Local { policy, extra_root, stand_in })
+}
+
+fn is_here(url: &EndpointUrl) -> bool {
+    match url.as_url().host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        _ => false,
     }
 }
 
@@ -158,9 +240,14 @@ mod tests {
         let expected = [
             "BODIES_URL",
             "ENV_NAME",
+            "FETCH_TIMEOUT_MS",
             "INBOUND_QUEUE_URL",
             "INBOX_RETENTION_MS",
             "INBOX_TABLE",
+            "LOCAL_ALLOW_ANY_PORT",
+            "LOCAL_ALLOW_LOOPBACK",
+            "LOCAL_EXTRA_ROOT",
+            "LOCAL_PROVIDER_URL",
             "LOG_LEVEL",
             "OBJECT_LEASE_MS",
             "OUTBOX_SHARDS",
@@ -172,6 +259,8 @@ mod tests {
             "REDRIVE_MARGIN_MS",
             "REGISTRY_TABLE",
             "REQUEUE_HORIZON_MS",
+            "SECRET_PREFIX",
+            "SOURCE_FRESH_MS",
             "SOURCE_STALE_MS",
             "STATE_TABLE",
             "WAIT_MARGIN_MS",

@@ -13,12 +13,14 @@
 //! Reading order: this file; `attempt` is one try, from the body to the commit; `knowing` is what its plan may look at;
 //! `split` is what is done with a request
 //! that carries several events; `ending` writes down what became of it;
-//! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS.
+//! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS;
+//! `knowing` finds out what a plan may look at, and `fetching` asks the provider for it.
 
 mod attempt;
 mod batch;
 pub mod config;
 mod ending;
+pub mod fetching;
 pub mod handlers;
 mod knowing;
 mod payload;
@@ -79,6 +81,15 @@ pub struct Received {
     pub receives: u32,
     /// When it was sent.
     pub sent_at: Timestamp,
+}
+
+/// One receive of a message, and the time there is for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Try<'m> {
+    /// No other receive has it.
+    pub(crate) receipt: &'m str,
+    /// When the attempt is ended, whatever it does.
+    pub(crate) ends: Timestamp,
 }
 
 /// What became of a message.
@@ -179,12 +190,23 @@ where
         jitter: f64,
         deadline: impl Future<Output = ()>,
     ) -> Outcome {
+        self.handle_until(message, jitter, deadline, Timestamp::MAX).await
+    }
+
+    /// The same; `ends` is when `deadline` will be over, for what asks before it begins whether there is time.
+    pub async fn handle_until(
+        &self,
+        message: &Received,
+        jitter: f64,
+        deadline: impl Future<Output = ()>,
+        ends: Timestamp,
+    ) -> Outcome {
         let began = (self.now)();
         let mut last = None;
         let (key, outcome) = match InboundMessage::from_text(&message.text) {
             Err(bad) => (None, Outcome::Unreadable(bad)),
             Ok(InboundMessage(key)) => {
-                let settled = self.settle(&key, message, jitter, deadline, &mut last).await;
+                let settled = self.settle(&key, (message, ends), jitter, deadline, &mut last).await;
                 (Some(key), settled.unwrap_or_else(Outcome::Unsure))
             }
         };
@@ -199,7 +221,7 @@ where
     async fn settle(
         &self,
         key: &InboxKey,
-        message: &Received,
+        (message, ends): (&Received, Timestamp),
         jitter: f64,
         deadline: impl Future<Output = ()>,
         last: &mut Option<Row>,
@@ -223,7 +245,11 @@ where
                 }
                 Triage::Run { .. } if out_of_time => break,
                 Triage::Run { count_first } => {
-                    let attempt = pin!(self.attempt(row, &message.receipt, count_first));
+                    let attempt = pin!(self.attempt(
+                        row,
+                        Try { receipt: &message.receipt, ends },
+                        count_first
+                    ));
                     let ended = match select(attempt, &mut deadline).await {
                         Either::Left((ended, _)) => ended,
                         Either::Right(((), _)) => {

@@ -17,10 +17,11 @@ async fn main() -> Result<(), Error> {
     let aws = Aws::new(&c.aws, Pace::BACKGROUND);
     let tables = c.tables(aws_sdk_dynamodb::Client::new(&aws.config(Service::DynamoDb)));
     let metrics = &Metrics::new(&c.base.env_name);
+    let asker = c.asker(&aws, tables.state.clone(), Timestamp::now)?;
     let worker = &Worker {
         inbox: &tables.inbox,
         state: &tables.state,
-        sources: &Sources::new(tables.registry, c.pause_seen, c.source_stale),
+        sources: &Sources::new(tables.registry, c.pause_seen, c.source_stale).asking(asker),
         bodies: &BodyStore::open(&c.bodies_url, &c.aws, Pace::BACKGROUND)?,
         queue: &SqsQueue::new(aws.sqs(), c.inbound_queue_url),
         limits: c.limits,

@@ -8,12 +8,15 @@ use std::{
 
 use domain::{
     id::SourceName,
-    ports::{Registry, Stored},
+    ports::{Registry, SourceSecrets, Stored, Turns},
     source::{Paused, Source},
 };
+use fetch::{Fetcher, NoFetcher};
 use flow::scheme::{self, NoScheme};
 use jiff::Timestamp;
 use signing::Scheme;
+
+use crate::fetching::{Ask, Asker, Provider};
 
 /// A source, ready to read its events.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub struct Feed {
     pub source: Source,
     /// What its requests look like, if this version knows.
     pub scheme: Result<Scheme, NoScheme>,
+    /// How its provider is asked, if it is and this version knows.
+    pub fetcher: Option<Result<Fetcher, NoFetcher>>,
 }
 
 /// Sources as the registry had them. A change of a source is seen after `fresh` at the latest.
@@ -31,12 +36,31 @@ pub struct Sources<R> {
     fresh: Duration,
     stale: Duration,
     known: Mutex<BTreeMap<SourceName, (Timestamp, Arc<Feed>)>>,
+    asker: Option<Arc<dyn Ask>>,
 }
 
 impl<R: Registry> Sources<R> {
     /// Remembers each source for `fresh`, and for `stale` while the registry cannot be read.
     pub fn new(registry: R, fresh: Duration, stale: Duration) -> Self {
-        Self { registry, fresh, stale, known: Mutex::default() }
+        Self { registry, fresh, stale, known: Mutex::default(), asker: None }
+    }
+
+    /// The same, with a way to their providers.
+    #[must_use]
+    pub fn asking<T, K, P, N>(mut self, asker: Asker<T, K, P, N>) -> Self
+    where
+        T: Turns + Send + 'static,
+        K: SourceSecrets + Send + 'static,
+        P: Provider + Send + 'static,
+        N: Fn() -> Timestamp + Send + Sync + 'static,
+    {
+        self.asker = Some(Arc::new(asker));
+        self
+    }
+
+    /// The way to their providers.
+    pub(crate) fn asker(&self) -> Option<&dyn Ask> {
+        self.asker.as_deref()
     }
 
     /// A source as it was read last, however long ago.
@@ -75,7 +99,11 @@ impl<R: Registry> Sources<R> {
     }
 
     fn remember(&self, source: Source, now: Timestamp) -> Arc<Feed> {
-        let feed = Arc::new(Feed { scheme: scheme::of(&source), source });
+        let feed = Arc::new(Feed {
+            scheme: scheme::of(&source),
+            fetcher: fetch::source::of(&source),
+            source,
+        });
         self.known().insert(feed.source.name.clone(), (now, Arc::clone(&feed)));
         feed
     }

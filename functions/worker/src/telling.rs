@@ -11,7 +11,7 @@ use domain::{
 use jiff::Timestamp;
 use runtime::telemetry::{Step, Unit};
 
-use crate::{Outcome, Worker};
+use crate::{Outcome, Worker, attempt::Ended, fetching::Asked};
 
 impl Outcome {
     /// What became of the message, in one stable word.
@@ -146,6 +146,50 @@ impl<I, S, R, B, Q, N: Fn() -> Timestamp> Worker<'_, I, S, R, B, Q, N> {
                 ..Step::default()
             };
             step.info(said(*outcome));
+        }
+    }
+
+    /// The line of a fetch.
+    pub(crate) fn fetch_step<'r>(&self, row: &'r Row, result: &'r str) -> Step<'r> {
+        Step {
+            stage: "fetch",
+            source: Some(row.new.key.source().as_str()),
+            event_id: Some(row.new.key.event_id()),
+            event_type: row.new.event_type.as_deref(),
+            attempt: Some(row.attempts + 1),
+            result,
+            ..Step::default()
+        }
+    }
+
+    /// Tells how asking a provider went. Never with its answer, nor with the address, which has ids in it.
+    pub(crate) fn tell_fetch(
+        &self,
+        row: &Row,
+        asked: &Asked,
+        ended: Option<&Ended>,
+        began: Timestamp,
+    ) {
+        let source = Some(row.new.key.source().as_str());
+        let duration = (self.now)().duration_since(began).try_into().ok();
+        if matches!(asked, Asked::Answered(..) | Asked::NoAnswer(_)) {
+            self.metrics.count("fetches_total", source, 1);
+        }
+        let step = |result| Step { duration, ..self.fetch_step(row, result) };
+        match ended {
+            None => step("fetched").info("the provider was asked"),
+            Some(Ended::Waits { reason, .. }) => {
+                step(&reason.code).info(&reason.message);
+            }
+            Some(Ended::Failed { failure, .. }) => {
+                self.metrics.count("fetches_failed_total", source, 1);
+                let cause = match asked {
+                    Asked::NoAnswer(no) => Some(no as &(dyn Error + 'static)),
+                    _ => None,
+                };
+                step(&failure.code).warn(&failure.message, cause);
+            }
+            Some(_) => {}
         }
     }
 

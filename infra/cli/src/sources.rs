@@ -4,6 +4,7 @@ mod add;
 mod form;
 mod secrets;
 mod show;
+mod tokens;
 
 use std::io::Write;
 
@@ -57,6 +58,9 @@ pub enum Sources {
     /// Rotate a source's secrets: list, add, remove
     #[command(subcommand)]
     Secrets(secrets::Secrets),
+    /// Rotate the tokens with which a source's provider is asked: list, add, remove
+    #[command(subcommand)]
+    Tokens(tokens::Tokens),
 }
 
 impl Sources {
@@ -65,6 +69,7 @@ impl Sources {
         match self {
             Self::Add(_) | Self::Set(_) | Self::Pause { .. } | Self::Resume { .. } => true,
             Self::Secrets(secrets) => secrets.changes(),
+            Self::Tokens(tokens) => tokens.changes(),
             Self::List | Self::Show { .. } | Self::Rejected { .. } => false,
         }
     }
@@ -132,6 +137,7 @@ pub async fn run(
             print::either(json, out, &refused, |out| show::rejected(out, &refused))
         }
         Sources::Secrets(command) => secrets::run(command, client, json, now, out).await,
+        Sources::Tokens(command) => tokens::run(command, client, json, now, out).await,
     }
 }
 

@@ -27,6 +27,8 @@ fn help_reads_well() {
     insta::assert_snapshot!("sources_set", help(&["sources", "set"]));
     insta::assert_snapshot!("sources_pause", help(&["sources", "pause"]));
     insta::assert_snapshot!("sources_resume", help(&["sources", "resume"]));
+    insta::assert_snapshot!("sources_tokens", help(&["sources", "tokens"]));
+    insta::assert_snapshot!("sources_tokens_add", help(&["sources", "tokens", "add"]));
     insta::assert_snapshot!("sources_rejected", help(&["sources", "rejected"]));
     insta::assert_snapshot!("sources_secrets", help(&["sources", "secrets"]));
     insta::assert_snapshot!("sources_secrets_add", help(&["sources", "secrets", "add"]));

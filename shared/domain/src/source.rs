@@ -6,7 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{SourceName, TenantId};
+use crate::{
+    fetch::Fetch,
+    id::{SourceName, TenantId},
+};
 
 /// The configuration of a source, as it stands in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +40,9 @@ pub struct Source {
     /// mode often shares its live mode's address. Other events are kept, and ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub only: BTreeMap<String, Value>,
+    /// How the provider is asked for the state of objects that its events are about. `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<Fetch>,
     /// Its events are accepted, and wait until somebody resumes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
@@ -85,6 +91,7 @@ impl Source {
             awaits_secret_until: None,
             config: BTreeMap::new(),
             only: BTreeMap::new(),
+            fetch: None,
             paused: None,
             resumed_at: None,
             silent_after: None,

@@ -183,6 +183,11 @@ pub(crate) fn owed(source: &SourceName) -> Key {
     Key::new(OWED.to_owned(), format!("SOURCE#{source}"))
 }
 
+/// How turns at calling a source's provider stand.
+pub(crate) fn turns(source: &SourceName) -> Key {
+    Key::new(format!("RATE#{source}"), "FETCH")
+}
+
 // ----- outbox
 
 pub(crate) fn outgoing(tenant: &TenantId, id: EventId) -> Key {
@@ -382,6 +387,7 @@ mod tests {
             sample(&source, 7),
             published(&source, "k#1"),
             owed(&source),
+            turns(&source),
             outgoing(&tenant, evt(7)),
             lane(&a_lane()),
             delivery(&a_lane(), evt(7)),

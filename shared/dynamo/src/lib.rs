@@ -34,6 +34,7 @@ mod published_keys;
 mod registry;
 mod state;
 mod table;
+mod turns;
 mod walk;
 mod watch;
 

@@ -21,11 +21,12 @@ use zeroize::Zeroizing;
 
 use crate::aws::failed;
 
-/// The secrets `<prefix>/in/<source>`, each a JSON text `{"keys": [{"id", "secret", "expires_at"}]}`.
+/// The secrets `<prefix>/in/<source>`, or the tokens `<prefix>/fetch/<source>`, each a JSON text `{"keys": [{"id", "secret", "expires_at"}]}`.
 #[derive(Clone, Debug)]
 pub struct SecretsManager {
     client: Client,
     prefix: String,
+    folder: &'static str,
     key_arn: Option<String>,
 }
 
@@ -47,7 +48,15 @@ struct Key<T> {
 impl SecretsManager {
     /// Secrets whose names begin with `prefix`.
     pub fn new(client: Client, prefix: String) -> Self {
-        Self { client, prefix, key_arn: None }
+        Self { client, prefix, folder: "in", key_arn: None }
+    }
+
+    /// The tokens with which the sources' providers are asked, instead of the secrets with which their requests are
+    /// verified: who verifies needs none of these, and who asks none of those.
+    #[must_use]
+    pub fn tokens(mut self) -> Self {
+        self.folder = "fetch";
+        self
     }
 
     /// The same; secrets that are made are encrypted with this KMS key instead of the account's default.
@@ -84,7 +93,7 @@ impl SecretsManager {
     }
 
     fn name(&self, source: &SourceName) -> String {
-        format!("{}/in/{source}", self.prefix)
+        format!("{}/{}/{source}", self.prefix, self.folder)
     }
 
     /// Reads all secrets of a source, changes the list, and writes it back. See [`SetSourceSecrets`] for two at once.

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
 };
 use domain::ports::{
     Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
-    State, Walk, Watch,
+    State, Turns, Walk, Watch,
 };
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 use dynoxide::{Database, actions::create_table::CreateTableRequest};
@@ -129,7 +129,7 @@ impl Tables for Local {
         &self.inbox
     }
 
-    fn state(&self) -> &(impl State + Watch + PublishedKeys) {
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns) {
         &self.state
     }
 

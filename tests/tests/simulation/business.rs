@@ -45,6 +45,7 @@ fn event(id: &str, event_type: &str, says: Says, object: &Value) -> Fact {
         body: body.to_string().into_bytes(),
         object: None,
         says: Some(says),
+        thing: None,
         nature: Nature::Good,
     }
 }

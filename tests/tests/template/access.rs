@@ -11,6 +11,7 @@ const REVIEWED: &[&str] = &[
     "${FunctionLogs.Arn}:*",
     "${OutboxTable.Arn}/stream/*",
     "arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:${SecretPrefix}/${EnvName}/in/*",
+    "arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:${SecretPrefix}/${EnvName}/fetch/*",
 ];
 
 /// Actions that take no resource, so that theirs is `*`.

@@ -11,6 +11,7 @@ const BELOW: &[(&[&str], &str)] = &[
     (&["ConnectTimeoutMs"], "AttemptTimeoutMs"),
     (&["DeliveryDeadlineMs"], "DeliveryRetentionMs"),
     (&["LanePassMs", "AttemptTimeoutMs"], "LaneLeaseMs"),
+    (&["FetchTimeoutMs"], "ObjectLeaseMs"),
     (&["ObjectLeaseMs"], "WorkerVisibilityMs"),
     (&["SweepBudgetMs"], "SweepLeaseMs"),
 ];

@@ -316,7 +316,7 @@ fn read_secret(
     Some(SourceSecret { id: id.to_owned(), text, expires_at: None })
 }
 
-fn check_id(field: &str, id: &str, found: &mut Findings) -> bool {
+pub(super) fn check_id(field: &str, id: &str, found: &mut Findings) -> bool {
     let is_good = (1..=MAX_SECRET_ID).contains(&id.len())
         && id.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
     if !is_good {

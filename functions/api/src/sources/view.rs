@@ -13,7 +13,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use signing::Trust;
 
-use super::proof::Proof;
+use super::{
+    fetching::{self, FetchView},
+    proof::Proof,
+};
 
 /// How long a secret must not have matched, while another one has, before it can go: a provider may sign its late tries
 /// with the old one.
@@ -41,6 +44,8 @@ pub struct SourceView {
     /// `None`: this version cannot use its scheme.
     verification: Option<Verification>,
     secrets: Vec<SecretView>,
+    /// How its provider is asked; `None`: it is not.
+    fetch: Option<FetchView>,
     health: HealthView,
     /// What somebody should look at.
     warnings: Vec<String>,
@@ -135,6 +140,8 @@ pub(super) struct Known<'a> {
     pub(super) source: Source,
     /// `None`: they are not asked for.
     pub(super) secrets: Option<&'a [SourceSecret]>,
+    /// `None`: they are not asked for.
+    pub(super) tokens: Option<&'a [SourceSecret]>,
     pub(super) health: SourceHealth,
     pub(super) last_reject: Option<RejectSample>,
     pub(super) warnings: Vec<String>,
@@ -149,7 +156,10 @@ impl Known<'_> {
         warnings.extend(order_matters(&self.source.handler));
         let secrets = self.secrets.unwrap_or_default();
         let secrets = secret_views(secrets, proof.as_ref().ok(), &self.health.secrets, now);
+        let trusts_versions = proof.as_ref().is_ok_and(|proof| proof.scheme.trusts_versions());
+        let fetch = fetching::shown(&self.source, trusts_versions, self.tokens, now);
         let Source {
+            fetch: _,
             name,
             scheme,
             handler,
@@ -174,6 +184,7 @@ impl Known<'_> {
             url: url(ingress, &name, proof.as_ref().ok()),
             verification: proof.ok().map(|proof| proof.told(dedupe)),
             secrets,
+            fetch,
             health: HealthView {
                 words,
                 last_accepted_at: self.health.last_accepted_at,

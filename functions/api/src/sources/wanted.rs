@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
 
 use super::{
+    fetching::NewFetch,
     proof::Proof,
     secrets::{read_secrets, slot_secret},
 };
@@ -60,6 +61,9 @@ pub struct NewSource {
     /// Longest that the source is usually silent.
     #[serde(default)]
     silent_after_seconds: Option<i64>,
+    /// How the provider is asked for the state of objects.
+    #[serde(default)]
+    fetch: Option<NewFetch>,
     /// Secrets by id, as the provider shows them. Read by hand: serde quotes what it does not expect.
     #[serde(default)]
     secrets: Option<Box<RawValue>>,
@@ -129,6 +133,8 @@ pub struct SourceChange {
     #[serde(default, deserialize_with = "given")]
     only: Option<Option<BTreeMap<String, Value>>>,
     #[serde(default, deserialize_with = "given")]
+    fetch: Option<Option<NewFetch>>,
+    #[serde(default, deserialize_with = "given")]
     silent_after_seconds: Option<Option<i64>>,
 }
 
@@ -153,6 +159,7 @@ impl NewSource {
         let handler = handler(&self.handler, &mut found);
         let same_as = self.same_as.as_ref().map(|other| found.keep("same_as", other.parse()));
         check_only(&self.only, self.same_as.is_some(), &mut found);
+        let fetch = self.fetch.as_ref().and_then(|fetch| fetch.read(&mut found));
         let silent_after = self.silent_after_seconds.and_then(|s| silence(s, &mut found));
         // Which secrets fit is not known without a scheme.
         let proof = Proof::read(&self.scheme, &self.config, &mut found);
@@ -173,6 +180,7 @@ impl NewSource {
                     config: self.config.clone(),
                     only: self.only.clone(),
                     silent_after,
+                    fetch,
                     ..Source::new(name, self.scheme.clone(), handler, now)
                 };
                 Ok(Wanted { source, proof, secrets: secrets.unwrap_or_default() })
@@ -226,6 +234,11 @@ impl SourceChange {
         }
         if self.only.is_some() || self.same_as.is_some() {
             check_only(&new.only, new.same_as.is_some(), &mut found);
+        }
+        match &self.fetch {
+            Some(Some(fetch)) => new.fetch = fetch.read(&mut found),
+            Some(None) => new.fetch = None,
+            None => {}
         }
         match self.silent_after_seconds {
             Some(Some(seconds)) => new.silent_after = silence(seconds, &mut found),

@@ -126,6 +126,7 @@ impl Deployment {
             wakes: queue(),
             keyring: MemoryKeyring::default(),
             secrets: MemorySecrets::default(),
+            tokens: MemorySecrets::default(),
             watch: Store::default(),
             bodies: Store::default(),
             limits,
@@ -178,12 +179,12 @@ impl Deployment {
     }
 
     /// Every store that can fail.
-    pub(crate) fn all_chaos(&self) -> [&Chaos; 8] {
+    pub(crate) fn all_chaos(&self) -> [&Chaos; 9] {
         let api = &self.0;
         let stores =
             [&api.inbox, &api.outbox, &api.deliveries, &api.registry, &api.bodies, &api.watch];
         let [a, b, c, d, e, f] = stores.map(|store| &store.chaos);
-        [a, b, c, d, e, f, &api.keyring.chaos, &api.secrets.chaos]
+        [a, b, c, d, e, f, &api.keyring.chaos, &api.secrets.chaos, &api.tokens.chaos]
     }
 
     /// Every store fails at every call.

@@ -5,6 +5,7 @@ mod audit;
 mod changes;
 mod deployment;
 mod endpoints;
+mod fetching;
 mod health;
 mod objects;
 mod outgoing;

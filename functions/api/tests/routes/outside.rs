@@ -6,11 +6,12 @@ use testkit::chaos::Fault;
 
 use crate::deployment::{Deployment, source};
 
-const GETS: [&str; 11] = [
+const GETS: [&str; 12] = [
     "/v1/sources",
     "/v1/sources/stripe",
     "/v1/sources/stripe/rejected",
     "/v1/sources/stripe/secrets",
+    "/v1/sources/stripe/tokens",
     "/v1/sources/stripe/events/evt_1",
     "/v1/parked",
     "/v1/replays",
@@ -20,9 +21,10 @@ const GETS: [&str; 11] = [
     "/v1/tenants/acme/events/evt_00000000000000000000000000000001",
 ];
 
-const POSTS: [&str; 8] = [
+const POSTS: [&str; 9] = [
     "/v1/sources",
     "/v1/sources/stripe/secrets",
+    "/v1/sources/stripe/tokens",
     "/v1/sources/stripe/events/evt_1/replay",
     "/v1/replays",
     "/v1/replays/rpl_00000000000000000000000000000001/cancel",
@@ -36,6 +38,7 @@ fn body(path: &str) -> serde_json::Value {
         "/v1/sources" => source("stripe"),
         "/v1/sources/stripe/secrets" => json!({"id": "2", "secret": crate::deployment::SECRET}),
         "/v1/replays" => json!({"source": "stripe", "reason": "x"}),
+        "/v1/sources/stripe/tokens" => json!({"id": "2", "token": "rk"}),
         "/v1/events" => json!({"tenant": "acme", "type": "a", "aggregate_id": "x", "payload": 1}),
         _ => json!({"url": "https://example.com/"}),
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::{
-    form::{Dedupe, HandlerFrom, MailSlot, OnlyFrom, SchemeFrom, hours, seconds},
+    form::{Dedupe, FetchFrom, HandlerFrom, MailSlot, OnlyFrom, SchemeFrom, hours, seconds},
     show,
 };
 use crate::{complaint::Complaint, print, secret::SecretFrom};
@@ -19,6 +19,7 @@ use crate::{complaint::Complaint, print, secret::SecretFrom};
   postern sources add shop --scheme stripe --forward acme           asks for the secret
   postern sources add live --scheme stripe --forward acme --only /livemode=true
   postern sources add code --scheme github --mirror --dedupe content --secret-file secret.txt
+  postern sources add billing --scheme stripe --mirror --fetch stripe
   postern sources add tasks --scheme asana --mirror --await-secret 24h
   postern sources add topic --scheme aws_sns --config topic_arn=arn:aws:sns:eu-central-1:123456789012:orders --mirror
   postern sources add alerts --mail-slot path --forward acme        makes a secret address
@@ -62,6 +63,8 @@ pub struct Add {
     same_as: Option<String>,
     #[command(flatten)]
     only: OnlyFrom,
+    #[command(flatten)]
+    fetch: FetchFrom,
     /// Doubt its objects when it is silent for longer than this, such as 2h
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     silent_after: Option<u32>,
@@ -92,6 +95,11 @@ pub struct Set {
     not_same_as: bool,
     #[command(flatten)]
     only: OnlyFrom,
+    #[command(flatten)]
+    fetch: FetchFrom,
+    /// Believe its events again
+    #[arg(long, conflicts_with = "fetch")]
+    no_fetch: bool,
     /// Carry out every event again, whatever it says
     #[arg(long, conflicts_with = "only")]
     not_only: bool,
@@ -128,6 +136,7 @@ impl Add {
         }
         put(&mut form, "same_as", self.same_as.as_ref().map(|other| json!(other)));
         put(&mut form, "only", self.only.only());
+        put(&mut form, "fetch", self.fetch.fetch()?);
         put(&mut form, "silent_after_seconds", self.silent_after.map(|seconds| json!(seconds)));
         put(&mut form, "awaits_secret_hours", self.await_secret.map(|hours| json!(hours)));
         let needs_none = self.no_secret
@@ -167,6 +176,7 @@ impl Add {
             }
         }
         show::weaker(out, source)?;
+        show::fetch(out, source)?;
         show::warnings(out, source)
     }
 }
@@ -182,6 +192,7 @@ impl Set {
         let same_as = self.same_as.as_ref().map(|other| json!(other));
         put(&mut form, "same_as", same_as.or(self.not_same_as.then_some(Value::Null)));
         put(&mut form, "only", self.only.only().or(self.not_only.then_some(json!({}))));
+        put(&mut form, "fetch", self.fetch.fetch()?.or(self.no_fetch.then_some(Value::Null)));
         let limit = self.silent_after.map(|seconds| json!(seconds));
         let limit = limit.or(self.may_be_silent.then_some(Value::Null));
         put(&mut form, "silent_after_seconds", limit);

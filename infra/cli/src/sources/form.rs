@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
+use fetch::Fetcher;
 use serde_json::{Map, Value, json};
 use signing::{Scheme, scheme::Verifier};
 
@@ -39,6 +40,28 @@ pub(super) struct OnlyFrom {
     /// false and numbers are meant as such, anything else is a text; may be given more than once
     #[arg(long, value_name = "POINTER=VALUE", value_parser = pair)]
     only: Vec<(String, String)>,
+}
+
+/// How the provider is asked.
+#[derive(clap::Args, Debug, Default)]
+pub(super) struct FetchFrom {
+    /// Ask the provider for the current state of an event's object, instead of believing the event: `stripe`, `github`,
+    /// `shopify`, or a TOML or JSON file with a fetcher of your own. Needs a token: `postern sources tokens add NAME`.
+    /// Shopify needs `--config shop=NAME`
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(super) fetch: Option<String>,
+    /// When it is asked. Without it: in doubt if the scheme's versions are trusted, else always
+    #[arg(long, value_name = "WHEN", requires = "fetch")]
+    fetch_when: Option<FetchWhen>,
+}
+
+/// When the provider is asked.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+pub(super) enum FetchWhen {
+    /// For each event, unless what it says is known already
+    Always,
+    /// If an event has no version, or a known version with another content
+    Doubt,
 }
 
 /// What stands in for a signature.
@@ -144,6 +167,26 @@ impl OnlyFrom {
     }
 }
 
+impl FetchFrom {
+    /// The fetcher as the api takes it; `None`: no word about it. A file is read and checked before it is sent.
+    pub(super) fn fetch(&self) -> Result<Option<Value>, Complaint> {
+        let Some(fetch) = &self.fetch else { return Ok(None) };
+        let mut form = Map::new();
+        // No preset has a dot or a slash in its name, and no file is without both that a person means.
+        if fetch.contains(['.', '/']) {
+            form.insert("own".to_owned(), read_fetcher(fetch)?);
+        } else {
+            form.insert("preset".to_owned(), json!(fetch));
+        }
+        let when = self.fetch_when.map(|when| match when {
+            FetchWhen::Always => "always",
+            FetchWhen::Doubt => "doubt",
+        });
+        form.extend(when.map(|when| ("when".to_owned(), json!(when))));
+        Ok(Some(Value::Object(form)))
+    }
+}
+
 impl HandlerFrom {
     /// The handler as the api takes it; `None`: no word about it.
     pub(super) fn handler(&self) -> Result<Option<Value>, Complaint> {
@@ -206,6 +249,29 @@ fn read_scheme(file: &PathBuf) -> Result<Value, Complaint> {
         wrong(lines.join("\n        "))
     })?;
     serde_json::to_value(&scheme).map_err(|error| wrong(error.to_string()))
+}
+
+/// Reads a fetcher, and says everything that is wrong with it before the deployment hears of it.
+fn read_fetcher(file: &str) -> Result<Value, Complaint> {
+    use std::io::Read as _;
+    let wrong = |why: String| {
+        let next =
+            "mend what is named; the form is described at the top of shared/fetch/src/fetcher.rs";
+        Complaint::new(format!("{file} is not a fetcher that can be used"), why, next)
+    };
+    let mut text = String::new();
+    let read =
+        fs::File::open(file).and_then(|open| open.take(MAX_SCHEME).read_to_string(&mut text));
+    read.map_err(|error| wrong(error.to_string()))?;
+    let is_json = file.ends_with(".json");
+    let value = fetch::fetcher::parse(&text, is_json).map_err(wrong)?;
+    match Fetcher::from_value(value.clone()) {
+        Ok(_) => Ok(value),
+        Err(problems) => {
+            let lines: Vec<_> = problems.0.iter().map(|one| printable(&one.to_string())).collect();
+            Err(wrong(lines.join("\n        ")))
+        }
+    }
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -52,6 +52,12 @@ pub(super) fn source(out: &mut dyn Write, source: &Value) -> io::Result<()> {
         let (id, words) = (text(secret, "id"), text(secret, "words"));
         line(out, "secret", &format!("{id}: {words}"))?;
     }
+    fetch(out, source)?;
+    for token in items(source, "/fetch/tokens") {
+        let end = token.get("expires_at").and_then(Value::as_str);
+        let end = end.map_or_else(|| "has no end".to_owned(), |end| format!("ends at {end}"));
+        line(out, "token", &format!("{}: {end}", text(token, "id")))?;
+    }
     if let Some(config) = source.get("config").and_then(Value::as_object) {
         for (key, value) in config {
             let value = value.as_str().unwrap_or_default();
@@ -119,6 +125,18 @@ pub(super) fn weaker(out: &mut dyn Write, source: &Value) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "Note: {}.", at(source, "/verification/words"))
+}
+
+/// How the provider is asked, if it is.
+pub(super) fn fetch(out: &mut dyn Write, source: &Value) -> io::Result<()> {
+    let Some(fetch) = source.get("fetch").filter(|fetch| fetch.is_object()) else { return Ok(()) };
+    line(out, "fetch", &at(fetch, "/words"))?;
+    let checked = at(fetch, "/facts_checked_on");
+    if !checked.is_empty() {
+        let (title, mark) = (at(fetch, "/title"), at(fetch, "/facts_mark"));
+        line(out, "", &format!("the facts of {title} were checked on {checked} ({mark})"))?;
+    }
+    Ok(())
 }
 
 /// What somebody should look at.

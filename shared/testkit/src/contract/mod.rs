@@ -20,18 +20,19 @@ mod published_keys;
 mod registry;
 mod secrets;
 mod state;
+mod turns;
 mod walk;
 mod watch;
 
 use domain::ports::{
     Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
-    State, StoreError, Walk, Watch,
+    State, StoreError, Turns, Walk, Watch,
 };
 
 pub use self::{
     bulk::bulk, deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes,
     outbox::outbox, published_keys::published_keys, registry::registry, secrets::secrets,
-    state::state, walk::walk, watch::watch,
+    state::state, turns::turns, walk::walk, watch::watch,
 };
 use crate::memory;
 
@@ -39,8 +40,8 @@ use crate::memory;
 pub trait Tables: Sync {
     /// The inbox.
     fn inbox(&self) -> &(impl Inbox + DueInbox + Walk);
-    /// Objects, operation keys, leases; the sources' health; what is owed to providers.
-    fn state(&self) -> &(impl State + Watch + PublishedKeys);
+    /// Objects, operation keys, leases; the sources' health; what is owed to providers; turns at calling them.
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns);
     /// Outgoing events.
     fn outbox(&self) -> &impl Outbox;
     /// Lanes and deliveries.
@@ -56,7 +57,7 @@ impl Tables for memory::Store {
         self
     }
 
-    fn state(&self) -> &(impl State + Watch + PublishedKeys) {
+    fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns) {
         self
     }
 

@@ -10,6 +10,7 @@ mod published_keys;
 mod queue;
 mod registry;
 mod state;
+mod turns;
 mod watch;
 
 use std::{
@@ -27,7 +28,7 @@ use domain::{
     inbox::Row,
     lane::{Breaker, LaneId, Pointer},
     outbox::{OutboxEvent, OutboxRow},
-    ports::{AuditEntry, Owed, PublishedKey, SealedSecret, Stored},
+    ports::{AuditEntry, Owed, PublishedKey, SealedSecret, Stored, turns::Standing},
     source::Source,
 };
 use jiff::Timestamp;
@@ -74,6 +75,8 @@ pub struct Tables {
     pub published: BTreeMap<SourceName, BTreeMap<String, PublishedKey>>,
     /// What is owed to providers, by source.
     pub owed: BTreeMap<SourceName, Vec<Owed>>,
+    /// Turns at calling providers.
+    pub turns: BTreeMap<SourceName, Standing>,
     /// Who is bringing the secret of a source that waits for one, until when.
     pub claims: BTreeMap<SourceName, (String, Timestamp)>,
     /// Idempotency keys of publishes: the event and the hash of its payload.
