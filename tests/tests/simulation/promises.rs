@@ -378,7 +378,9 @@ fn two_who_advance_one_replay_beside_workers_run_each_event_once() {
         let id = begin_replay(&world);
         let rng = &mut StdRng::seed_from_u64(seed);
         let advance = || async {
-            let _ = actors::advance(&world, id).await;
+            for _ in 0..4 {
+                let _ = actors::advance(&world, id).await;
+            }
         };
         let mut work = vec![advance().boxed_local(), advance().boxed_local()];
         for fact in 1..4 {
