@@ -226,12 +226,12 @@ where
             }
             Err(bad) => return Ok(Some(hopeless("bad_plan", &bad.to_string()))),
         };
-        if let (Some(object), Some(current)) = (&row.new.object, known.current.object()) {
-            let before = commit.results.len();
+        let before = commit.results.len();
+        for (object, current) in &known.current.others {
             commit = commit.without_stale(object, current);
-            let dropped = commit.results.get(before..).unwrap_or_default();
-            self.tell_commit(&row.new, &CommitOutcome::of_dropped(dropped));
         }
+        let dropped = commit.results.get(before..).unwrap_or_default();
+        self.tell_commit(&row.new, &CommitOutcome::of_dropped(dropped));
         if let Err(too_large) = self.lay_aside(&mut commit).await? {
             return Ok(Some(hopeless("payload_too_large", &too_large.to_string())));
         }

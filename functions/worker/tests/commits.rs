@@ -1,7 +1,6 @@
 //! How a commit comes out: what the event's story, the metrics and the queue say of each way.
 
 #![expect(
-    clippy::panic,
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a suite may fail where it stands"
@@ -293,6 +292,20 @@ async fn what_was_there_before_is_dropped_and_told() {
     let duplicate = ("operation credit#or_1".to_owned(), Applied::DuplicateEffect);
     assert_eq!(bench.results(), [stale, duplicate]);
     assert_eq!(bench.commits(), [(CommitOutcome::Stale, 1), (CommitOutcome::DuplicateEffect, 1)]);
+}
+
+/// D5: of every object that the plan looked at, not only of the event's own.
+#[tokio::test]
+async fn what_is_known_to_be_old_costs_no_transaction() {
+    let other: PlanFn =
+        |_, _, _| Change::newer(order("or_2"), Version::Number(5), json!({})).into();
+    let mut bench = Bench::new(other).await;
+    bench.handlers.reads = |_, _| vec![order("or_2")];
+    put(&bench.state.store, "or_2", Version::Number(9), json!({}));
+    assert!(bench.handle().await.is_settled());
+    assert_eq!(bench.results(), [("object order or_2".to_owned(), Applied::Stale)]);
+    assert_eq!(bench.commits(), [(CommitOutcome::Stale, 1)]);
+    assert!(!bench.state.store.chaos.calls().contains(&"state.commit"));
 }
 
 /// C4: somebody else was faster, whether the plan changes something or nothing.
