@@ -88,6 +88,26 @@ impl Api {
         Ok(())
     }
 
+    /// Changes a source; what is left out stays as it is.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn change_source(&self, source: &str, change: &Value) -> Result<()> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let path = format!("/v1/sources/{source}");
+        let answer = self.0.call(Method::PATCH, &path, headers, change.to_string().into()).await?;
+        answer.good().map(drop).with_context(|| format!("{change} of {source}"))
+    }
+
+    /// Adds a provider's source whose events this handler carries out, described as the API takes it.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn handle(&self, provider: &Provider, handler: &Value) -> Result<()> {
+        self.add_provider(provider, handler).await
+    }
+
     /// Adds an endpoint for all event types.
     ///
     /// # Errors
@@ -97,6 +117,16 @@ impl Api {
         let answer = self.0.post(&format!("/v1/tenants/{tenant}/endpoints"), &body).await?;
         ensure!(answer.code() == 201, "endpoint of {tenant}: {answer:?}");
         Ok(serde_json::from_value(answer.json()?)?)
+    }
+
+    /// Adds an endpoint for all event types, described as the API takes it. Gives its id.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn add_endpoint(&self, tenant: &str, endpoint: &Value) -> Result<String> {
+        let answer = self.0.post(&format!("/v1/tenants/{tenant}/endpoints"), endpoint).await?;
+        ensure!(answer.code() == 201, "endpoint of {tenant}: {answer:?}");
+        answer.text("/id")
     }
 
     /// The story of a received event.

@@ -1,10 +1,10 @@
 //! The AWS services of a host, asked as an operator with a console would.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::{client::Client, eventually};
 
 /// Who the host's recorder takes us for.
 const CREDENTIAL: &str = "AWS4-HMAC-SHA256 Credential=SUITE/20261130/us-east-1/any/aws4_request, SignedHeaders=host, Signature=00";
@@ -32,6 +32,14 @@ impl Aws {
     /// It is refused.
     pub async fn sqs(&self, action: &str, body: &Value) -> Result<Value> {
         self.call(&format!("AmazonSQS.{action}"), body).await
+    }
+
+    /// An action of EventBridge.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn eventbridge(&self, action: &str, body: &Value) -> Result<Value> {
+        self.call(&format!("AWSEvents.{action}"), body).await
     }
 
     async fn call(&self, target: &str, body: &Value) -> Result<Value> {
@@ -120,26 +128,51 @@ impl Aws {
         self.sqs("PurgeQueue", &json!({ "QueueUrl": url })).await.map(drop)
     }
 
-    /// Moves the messages of a dead-letter queue back to where they came from, as the console does: each is sent anew
-    /// and removed. (The local host has no move tasks, which do the same.)
+    /// The ARN of the queue with this logical id.
     ///
     /// # Errors
-    /// There is no such queue.
-    pub async fn redrive(&self, dead_letters: &str, queue: &str) -> Result<()> {
-        let (from, to) = (self.queue(dead_letters).await?, self.queue(queue).await?);
-        let some =
-            json!({ "QueueUrl": from, "MaxNumberOfMessages": 10, "AttributeNames": ["All"] });
-        let found = self.sqs("ReceiveMessage", &some).await?;
-        for message in found.get("Messages").and_then(Value::as_array).into_iter().flatten() {
-            let text = |name: &str| message.get(name).and_then(Value::as_str).context("a text");
-            let group = message.pointer("/Attributes/MessageGroupId").cloned().unwrap_or_default();
-            let again =
-                json!({ "QueueUrl": to, "MessageBody": text("Body")?, "MessageGroupId": group });
-            self.sqs("SendMessage", &again).await?;
-            let done = json!({ "QueueUrl": from, "ReceiptHandle": text("ReceiptHandle")? });
-            self.sqs("DeleteMessage", &done).await?;
-        }
-        Ok(())
+    /// There is none.
+    pub async fn queue_arn(&self, logical_id: &str) -> Result<String> {
+        let url = self.queue(logical_id).await?;
+        let body = json!({ "QueueUrl": url, "AttributeNames": ["QueueArn"] });
+        let answer = self.sqs("GetQueueAttributes", &body).await?;
+        let arn = answer.pointer("/Attributes/QueueArn").and_then(Value::as_str);
+        arn.map(str::to_owned).with_context(|| format!("{answer} has no ARN"))
+    }
+
+    /// Begins to move all messages of a dead-letter queue back to where they came from: the console's redrive.
+    ///
+    /// # Errors
+    /// There is no such queue, or it is being redriven.
+    pub async fn start_redrive(&self, dead_letters: &str) -> Result<()> {
+        let arn = self.queue_arn(dead_letters).await?;
+        self.sqs("StartMessageMoveTask", &json!({ "SourceArn": arn })).await.map(drop)
+    }
+
+    /// [`start_redrive`](Self::start_redrive), and waits until it is over. Gives how many messages were moved.
+    ///
+    /// # Errors
+    /// It fails, or does not end.
+    pub async fn redrive(&self, dead_letters: &str) -> Result<u64> {
+        self.start_redrive(dead_letters).await?;
+        self.until_redriven(dead_letters).await
+    }
+
+    /// Waits until the last redrive of a dead-letter queue is over. Gives how many messages were moved.
+    ///
+    /// # Errors
+    /// It fails, or does not end.
+    pub async fn until_redriven(&self, dead_letters: &str) -> Result<u64> {
+        let arn = self.queue_arn(dead_letters).await?;
+        eventually(&format!("{dead_letters} is redriven"), async || {
+            let listed = self.sqs("ListMessageMoveTasks", &json!({ "SourceArn": arn })).await?;
+            let last = listed.pointer("/Results/0").context("it has begun")?;
+            let status = last.get("Status").and_then(Value::as_str);
+            ensure!(status == Some("COMPLETED"), "{last}");
+            let moved = last.get("ApproximateNumberOfMessagesMoved").and_then(Value::as_u64);
+            moved.with_context(|| format!("{last} says how many"))
+        })
+        .await
     }
 }
 

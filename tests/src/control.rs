@@ -57,6 +57,13 @@ impl Fault {
         Self { service, action, function, when, error, skip: 0, times: u32::MAX, delay_ms: 0 }
     }
 
+    /// What it strikes, as part of a name.
+    pub fn name(&self) -> String {
+        let Self { service, action, function, when, error, .. } = self;
+        let function = function.unwrap_or("any");
+        format!("{function}_{service}_{action}_{when}_{error}").replace('*', "any").to_lowercase()
+    }
+
     /// Only of this function.
     #[must_use]
     pub fn of(self, function: &'static str) -> Self {
@@ -158,6 +165,14 @@ impl Control {
     /// The host does not answer.
     pub async fn calls(&self) -> Result<Vec<Call>> {
         Ok(serde_json::from_value(self.0.get("/_local/calls").await?.good()?)?)
+    }
+
+    /// The events that were put on buses, with what became of them.
+    ///
+    /// # Errors
+    /// The host does not answer.
+    pub async fn events(&self) -> Result<Vec<Value>> {
+        Ok(serde_json::from_value(self.0.get("/_local/events").await?.good()?)?)
     }
 
     /// The functions' processes.

@@ -19,6 +19,7 @@ pub mod host;
 mod leftovers;
 pub mod provider;
 pub mod seed;
+pub mod shop;
 pub mod stage;
 pub mod subscriber;
 

@@ -129,6 +129,92 @@ async fn the_worker_may_die_after_any_of_its_calls() -> Result<()> {
     kill_at_every_call(&stage, worker, undone, &mut sent).await
 }
 
+/// Kills the worker at its first such call, at its second, and so on, while an event fails, until one is parked without
+/// meeting the fault. Each is parked in the end, with its error, and its message leaves the queue; when the cause is gone,
+/// a person's replay has the effect, once.
+async fn kill_while_it_fails(calls: Calls) -> Result<()> {
+    let stage = Stage::set().await?;
+    let (control, api, aws) = (stage.host.control()?, stage.host.api()?, stage.host.aws()?);
+    let Calls { service, action, happens, least, .. } = calls;
+    let denied = Fault::new("dynamodb", "TransactWriteItems", "access_denied").of("worker");
+    let mut sent = Vec::new();
+    for n in 0_u32.. {
+        let event = Stage::event(&format!("failing_{n}"));
+        let fault =
+            Fault::new(service, action, "delay").of("worker").by(KEPT_BACK_MS).skip(n).times(1);
+        control.fault(&denied).await?;
+        control.fault(&if happens { fault.after() } else { fault }).await?;
+        stage.forwarded.send_until_accepted(&stage.host, &event).await?;
+        let story = async || api.story(stage.forwarded.source(), &event.id).await;
+        let is_struck = eventually("the call is made, or the event is parked", async || {
+            if control.faults_left().await? == 1 {
+                return Ok(true);
+            }
+            let story = story().await?;
+            ensure!(story.status() == "dead_letter", "{}", story.0);
+            // Its message still has to be given up.
+            ensure!(aws.depth("InboundQueue").await? == 0, "it has a message");
+            Ok(control.faults_left().await? == 1)
+        })
+        .await?;
+        if is_struck {
+            control.kill("WorkerFunction").await?;
+        }
+        eventually("it is parked, and SQS has given its message up", async || {
+            let story = story().await?;
+            ensure!(story.status() == "dead_letter", "{}", story.0);
+            ensure!(aws.depth("InboundQueue").await? == 0, "it has a message");
+            Ok(())
+        })
+        .await
+        .with_context(|| format!("killed at call {n}: {calls:?}"))?;
+        let parked = story().await?;
+        let attempts = parked.0.get("attempts").and_then(serde_json::Value::as_u64);
+        ensure!(attempts.is_some_and(|attempts| (1..=4).contains(&attempts)), "{}", parked.0);
+        ensure!(parked.0.pointer("/last_error/code").is_some(), "{}", parked.0);
+
+        control.heal().await?;
+        let replayed = api.replay(stage.forwarded.source(), &event.id).await?;
+        ensure!(replayed.code() == 202, "{replayed:?}");
+        let done = api.until_delivered(stage.forwarded.source(), &event.id).await;
+        done.with_context(|| format!("killed at call {n}: {calls:?}"))?.only_outgoing()?;
+        sent.push((&stage.forwarded, event));
+        if !is_struck {
+            ensure!(n >= least, "{n} such calls, not {least}: {calls:?}");
+            return stage.ensure_whole(&sent).await;
+        }
+    }
+    bail!("an event never stops failing")
+}
+
+/// Failure noted, before the visibility is changed; parked, before SQS moves the message.
+#[tokio::test]
+async fn the_worker_may_die_after_it_has_noted_a_failure() -> Result<()> {
+    kill_while_it_fails(done("dynamodb", "UpdateItem", 4)).await
+}
+
+/// An attempt that failed and is not counted yet; the last failure, before the parked mark.
+#[tokio::test]
+async fn the_worker_may_die_before_it_notes_a_failure() -> Result<()> {
+    kill_while_it_fails(Calls { happens: false, ..done("dynamodb", "UpdateItem", 4) }).await
+}
+
+/// Failure noted, and the visibility is not changed; or is, and nobody hears of it.
+#[tokio::test]
+async fn the_worker_may_die_when_it_puts_a_message_off() -> Result<()> {
+    let off = done("sqs", "ChangeMessageVisibility", 3);
+    kill_while_it_fails(off).await?;
+    kill_while_it_fails(Calls { happens: false, ..off }).await
+}
+
+/// I8 send failed, or never made: the message of an accepted event is not there.
+#[tokio::test]
+async fn ingress_may_die_before_it_sends() -> Result<()> {
+    let stage = Stage::set().await?;
+    let undone = Calls { happens: false, ..done("sqs", "SendMessage", 1) };
+    kill_at_every_call(&stage, ("ingress", "IngressFunction"), undone, &mut Vec::new()).await
+}
+
 /// Queue purged: the row's due time is all that is left.
 #[tokio::test]
 async fn the_worker_may_die_and_take_its_messages_along() -> Result<()> {

@@ -452,7 +452,7 @@ async fn a_parked_event_comes_back_by_its_provider_or_by_the_console_and_says_wh
     api.until_delivered("parked", "evt_1").await?;
     // The console's redrive. One that comes too soon after the parking parks the message again: asked until it works.
     eventually("the redriven event is delivered", async || {
-        aws.redrive("InboundDlq", "InboundQueue").await?;
+        aws.redrive("InboundDlq").await?;
         let story = api.story("parked", "evt_2").await?;
         ensure!(story.status() == "processed", "{}", story.0);
         Ok(())

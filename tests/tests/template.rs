@@ -229,6 +229,25 @@ fn ingress_cannot_configure_anything() {
 }
 
 #[test]
+fn an_endpoint_cannot_borrow_the_deliverers_rights() {
+    let statement = "/Resources/DelivererRole/Properties/Policies/0/PolicyDocument/Statement";
+    holds(
+        access::endpoints_borrow_no_rights,
+        &[
+            (&format!("{statement}/11/Resource/1"), json!({"Fn::GetAtt": "WakeQueue.Arn"})),
+            (&format!("{statement}/11/Effect"), json!("Allow")),
+            (&format!("{statement}/12/Action/0"), json!("events:PutRule")),
+            ("/Resources/NewQueue", json!({"Type": "AWS::SQS::Queue"})),
+            (
+                "/Resources/ApiFunction/Properties/Environment/Variables/OWN_QUEUES",
+                json!({"Fn::Sub": "${InboundQueue.QueueName},${WakeDlq.QueueName}"}),
+            ),
+            ("/Resources/ApiFunction/Properties/Environment/Variables/OPS_BUS_ARN", Value::Null),
+        ],
+    );
+}
+
+#[test]
 fn the_answer_of_a_function_comes_before_the_gateway_gives_up() {
     holds(
         wiring::gateway_timeouts,

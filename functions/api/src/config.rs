@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::address::AddressPolicy;
+use domain::{address::AddressPolicy, destination::Reach};
 use runtime::env::{BadEnv, Base, Env};
 
 /// What the template gives this function.
@@ -86,6 +86,8 @@ impl Config {
 fn limits(env: &mut Env) -> Option<crate::Limits> {
     const DAY: u64 = 86_400_000;
     let ingress_url = env.url("INGRESS_URL");
+    let own_bus = env.parsed("OPS_BUS_ARN", "the ARN of an event bus");
+    let own_queues = env.text("OWN_QUEUES");
     let endpoints_per_tenant = env.number("ENDPOINTS_PER_TENANT", 1..=10_000_usize);
     let payload_bytes = env.number("PAYLOAD_MAX_BYTES", 1..=1_000_000_usize);
     let first_due: Option<Duration> = env.millis("FIRST_DUE_MS", 1..=DAY);
@@ -96,6 +98,7 @@ fn limits(env: &mut Env) -> Option<crate::Limits> {
     let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
     Some(crate::Limits {
         ingress_url: ingress_url?.to_string().trim_end_matches('/').to_owned(),
+        reach: Reach::new(own_bus?, own_queues?.split(',').map(str::to_owned).collect()),
         addresses: AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? },
         endpoints_per_tenant: endpoints_per_tenant?,
         payload_bytes: payload_bytes?,

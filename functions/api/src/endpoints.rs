@@ -8,6 +8,7 @@ use axum::{
 };
 use domain::{
     address::EndpointUrl,
+    destination::Destination,
     endpoint::{Endpoint, LaneCount, Pattern},
     id::{EndpointId, TenantId},
     ports::{Configure as _, Deliveries as _, Keyring as _, Registry as _, SealedSecret},
@@ -22,11 +23,22 @@ use crate::{
     request::{Actor, Json, Path},
 };
 
-/// An endpoint to add.
+/// An endpoint to add. Exactly one of `url`, `queue` and `bus` says where it is.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewEndpoint {
-    url: String,
+    #[serde(default)]
+    url: Option<String>,
+    /// The URL of a queue. Like a bus it is written to with the deployment's own rights, so that it is only for those who
+    /// may call this api: never to be offered to a tenant.
+    #[serde(default)]
+    queue: Option<String>,
+    /// The name or the ARN of an event bus.
+    #[serde(default)]
+    bus: Option<String>,
+    /// Whether the target recognises the event's id as an idempotency key.
+    #[serde(default = "yes")]
+    idempotent: bool,
     /// Which event types it gets. Empty: all.
     #[serde(default)]
     patterns: Vec<String>,
@@ -35,12 +47,17 @@ pub struct NewEndpoint {
     concurrency: Option<u32>,
 }
 
-/// An endpoint that was just made, with its secret, which is shown this once.
+fn yes() -> bool {
+    true
+}
+
+/// An endpoint that was just made, with its secret, which is shown this once. Queues and buses have none.
 #[derive(Serialize)]
 pub struct MadeEndpoint {
     #[serde(flatten)]
     endpoint: Endpoint,
-    secret: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
 }
 
 impl std::fmt::Debug for MadeEndpoint {
@@ -101,17 +118,22 @@ pub async fn add<P: Ports>(
         return Err(Problem::conflict("limit-reached", detail));
     }
 
-    let secret = signing::EndpointSecret::shared((api.edge.random)()).expose();
-    let text = SecretText::new(secret.expose().to_owned());
-    let sealed = api.keyring.seal(tenant, id, &text).await?;
-    let sealed = SealedSecret { id: "1".to_owned(), sealed, expires_at: None };
+    let (secret, sealed) = match &endpoint.destination {
+        Destination::Https(_) => {
+            let secret = signing::EndpointSecret::shared((api.edge.random)()).expose();
+            let text = SecretText::new(secret.expose().to_owned());
+            let sealed = api.keyring.seal(tenant, id, &text).await?;
+            let sealed = SealedSecret { id: "1".to_owned(), sealed, expires_at: None };
+            (Some(text.expose().to_owned()), vec![sealed])
+        }
+        Destination::Queue(_) | Destination::Bus(_) => (None, Vec::new()),
+    };
     api.audit(tenant.as_str(), actor, "endpoint.add", &id.to_string(), now).await?;
-    if !api.registry.add_endpoint(&endpoint, &[sealed]).await? {
+    if !api.registry.add_endpoint(&endpoint, &sealed).await? {
         let detail = "The new endpoint's id is taken. Send the request again.";
         return Err(Problem::conflict("id-taken", detail));
     }
     let place = [(header::LOCATION, format!("/v1/tenants/{tenant}/endpoints/{id}"))];
-    let secret = text.expose().to_owned();
     Ok((StatusCode::CREATED, place, axum::Json(MadeEndpoint { endpoint, secret })))
 }
 
@@ -122,8 +144,8 @@ pub async fn list<P: Ports>(
 ) -> Result<axum::Json<EndpointList>, Problem> {
     let endpoints = api.registry.endpoints(&tenant_of(&tenant)?).await?;
     let views = endpoints.into_iter().map(|endpoint| {
-        let url = shape(&endpoint.url);
-        view(&api, Endpoint { url, ..endpoint })
+        let destination = shown(&endpoint.destination);
+        view(&api, Endpoint { destination, ..endpoint })
     });
     let endpoints = at_once(views.collect()).await?;
     Ok(axum::Json(EndpointList { endpoints }))
@@ -157,12 +179,20 @@ pub(crate) fn tenant_of(name: &str) -> Result<TenantId, Problem> {
     found.keep("tenant", name.parse()).ok_or_else(|| found.problem())
 }
 
+/// A destination as lists show it. The address of a queue or a bus opens nothing by itself.
+pub(crate) fn shown(destination: &Destination) -> Destination {
+    match destination {
+        Destination::Https(url) => Destination::Https(shape(url)),
+        other @ (Destination::Queue(_) | Destination::Bus(_)) => other.clone(),
+    }
+}
+
 /// Longest first part of a path that is shown.
 const SHOWN: usize = 20;
 
 /// The URL as lists show it: the host, and the first part of the path if it is a plain word. Many receivers put a token
 /// into the path or the query.
-pub(crate) fn shape(url: &str) -> String {
+fn shape(url: &str) -> String {
     let Ok(url) = url::Url::parse(url) else { return "…".to_owned() };
     let mut shape = url[..url::Position::BeforePath].to_owned();
     let mut parts = url.path_segments().into_iter().flatten();
@@ -193,7 +223,7 @@ fn read<P: Ports>(
 ) -> Result<Endpoint, Problem> {
     let mut found = Findings::default();
     let tenant = found.keep("tenant", tenant.parse());
-    let url = found.keep("url", EndpointUrl::parse(&new.url, &api.limits.addresses));
+    let destination = destination(api, new, &mut found);
     if new.patterns.len() > MAX_PATTERNS {
         found.note("patterns", format!("an endpoint has at most {MAX_PATTERNS}"));
     }
@@ -203,21 +233,46 @@ fn read<P: Ports>(
     if new.concurrency.is_some_and(|n| !(1..=MAX_CONCURRENCY).contains(&n)) {
         found.note("concurrency", format!("it is 1 to {MAX_CONCURRENCY}"));
     }
-    match (tenant, url) {
-        (Some(tenant), Some(url)) => {
+    match (tenant, destination) {
+        (Some(tenant), Some(destination)) => {
             found.done()?;
+            let id = EndpointId::new((api.edge.uuid)());
             Ok(Endpoint {
-                tenant,
-                id: EndpointId::new((api.edge.uuid)()),
-                url: url.as_str().to_owned(),
+                idempotent: new.idempotent,
                 patterns: patterns.into_iter().flatten().collect(),
                 concurrency: new.concurrency,
                 lanes: vec![LaneCount { from: now, count: 1 }],
-                created_at: now,
-                disabled: false,
+                ..Endpoint::new(tenant, id, destination, now)
             })
         }
         _ => Err(found.problem()),
+    }
+}
+
+/// Where the new endpoint is.
+fn destination<P: Ports>(
+    api: &Api<P>,
+    new: &NewEndpoint,
+    found: &mut Findings,
+) -> Option<Destination> {
+    let (addresses, reach) = (&api.limits.addresses, &api.limits.reach);
+    match (&new.url, &new.queue, &new.bus) {
+        (Some(url), None, None) => {
+            let url = found.keep("url", EndpointUrl::parse(url, addresses))?;
+            Some(Destination::Https(url.as_str().to_owned()))
+        }
+        (None, Some(queue), None) => {
+            found.keep("queue", reach.queue(queue)).map(Destination::Queue)
+        }
+        (None, None, Some(bus)) => found.keep("bus", reach.bus(bus)).map(Destination::Bus),
+        (None, None, None) => {
+            found.note("url", "say where the endpoint is, with one of `url`, `queue` and `bus`");
+            None
+        }
+        _ => {
+            found.note("url", "an endpoint is in one place: name one of `url`, `queue` and `bus`");
+            None
+        }
     }
 }
 

@@ -108,6 +108,8 @@ pub struct Limits {
     pub ingress_url: String,
     /// What an endpoint's URL may be.
     pub addresses: domain::address::AddressPolicy,
+    /// Which queues and buses an endpoint may be.
+    pub reach: domain::destination::Reach,
     /// Endpoints that a tenant may have.
     pub endpoints_per_tenant: usize,
     /// Bytes of an outgoing event's payload.

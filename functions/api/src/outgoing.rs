@@ -8,7 +8,8 @@ use axum::{
 };
 use domain::{
     body::Sha256Hash,
-    delivery::{self, Attempt},
+    delivery::{self, Attempt, Delivery},
+    destination::Destination,
     endpoint::Endpoint,
     id::{EndpointId, EventId, TenantId},
     inbox::Noted,
@@ -177,12 +178,21 @@ pub struct OutgoingStory {
 #[derive(Debug, Serialize)]
 pub struct DeliveryStory {
     endpoint: EndpointId,
-    /// The endpoint's URL without what may hold a token.
-    url: String,
+    /// What kind of place the endpoint is: `https`, `queue` or `bus`.
+    kind: &'static str,
+    /// Where it is, as `url`, `queue` or `bus`; a URL without what may hold a token.
+    #[serde(flatten)]
+    destination: Destination,
     state: delivery::State,
+    /// Nobody knows whether it happened, and its target could do it twice.
+    outcome_unknown: bool,
     attempts: u32,
     next_attempt_at: Option<Timestamp>,
+    /// Since when an attempt is under way, where that is written down.
+    begun_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
+    /// What a person should do, where it waits for one.
+    next_action: Option<String>,
     log: Vec<Attempt>,
 }
 
@@ -233,13 +243,30 @@ async fn delivery<P: Ports>(
     let found = api.deliveries.read(&lane, &[event.id]).await?;
     Ok(found.into_iter().next().map(|found| DeliveryStory {
         endpoint: endpoint.id,
-        url: endpoints::shape(&endpoint.url),
+        kind: endpoint.destination.kind(),
+        destination: endpoints::shown(&endpoint.destination),
         state: found.state,
+        outcome_unknown: found.is_unknown(),
         attempts: found.attempts,
         next_attempt_at: (found.state == delivery::State::Pending).then_some(found.due_at),
+        begun_at: found.begun.as_ref().map(|begun| begun.at),
         finished_at: found.finished_at,
+        next_action: next_action(&found, &endpoint),
         log: found.log,
     }))
+}
+
+/// What a person should do about a delivery that waits for one.
+fn next_action(delivery: &Delivery, endpoint: &Endpoint) -> Option<String> {
+    let (Endpoint { tenant, id, .. }, event) = (endpoint, delivery.event);
+    let again = format!("`postern events redeliver {tenant} {event} {id}`");
+    match delivery.state {
+        delivery::State::Dead if delivery.is_unknown() => Some(format!(
+            "ask the target whether it has done {event}. If it has, there is nothing to do; if it has not, {again}"
+        )),
+        delivery::State::Dead => Some(format!("mend the cause, then {again}")),
+        delivery::State::Pending | delivery::State::Succeeded | delivery::State::Cancelled => None,
+    }
 }
 
 /// How a redelivery is asked for.

@@ -1,13 +1,20 @@
-//! One attempt: the bytes as they were published, signed now, sent once.
+//! One attempt: the bytes as they were published, sent once.
 //!
-//! The id and the bytes never change; timestamp and signature belong to the attempt, so that a retry after ten hours
-//! passes the same freshness check as the first try.
+//! One state machine for three kinds of endpoint. What differs is here: a [`post`] is signed now, a [`message`] goes to a
+//! queue, an [`entry`] to a bus. The id and the bytes never change; timestamp and signature belong to the attempt, so that
+//! a retry after ten hours passes the same freshness check as the first try. The event's id is the idempotency key, the
+//! same on every try and on every redelivery.
 
-use std::{borrow::Cow, time::Duration};
+pub mod entry;
+pub mod message;
+pub mod post;
+
+use std::time::Duration;
 
 use domain::{
     address::{AddressPolicy, BadUrl, EndpointUrl},
     delivery::{Attempt, Cause, Delivery, Outcome, retry_after},
+    destination::{Destination, QueueUrl},
     endpoint::Endpoint,
     id::TenantId,
     lane::LaneId,
@@ -15,33 +22,28 @@ use domain::{
     ports::{Bodies, Keyring, Outbox, SealedSecret, StoreError, Stored},
 };
 use flow::payload::{self, Opened};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jiff::Timestamp;
 use runtime::telemetry::{Metrics, Unit, chain};
-use signing::{EndpointSecret, Secret, sign};
+use signing::{EndpointSecret, Secret};
 
 use crate::{
-    drain::{Edge, Sender},
-    transport::{Failed, Post, Transport},
+    drain::{Edge, Prepared, Sender},
+    transport::{Answered, Entry, Failed, Message, Post, Targets, Transport},
 };
 
-/// The number of the attempt, from 1. For people who read the receiver's logs; it is not signed.
-const ATTEMPT_HEADER: HeaderName = HeaderName::from_static("webhook-attempt");
-
-/// Who we are.
-const USER_AGENT: &str = concat!("Postern/", env!("CARGO_PKG_VERSION"));
-
-/// Sends over HTTPS.
+/// Makes attempts, whatever kind of endpoint it is.
 #[derive(Clone, Copy, Debug)]
-pub struct HttpsSender<'a, O, K, B, T> {
+pub struct Attempts<'a, O, K, B, T, A> {
     /// Where events stand.
     pub outbox: &'a O,
     /// Opens the endpoints' secrets.
     pub keyring: &'a K,
     /// Large payloads.
     pub bodies: &'a B,
-    /// The way out.
+    /// The way out to what tenants chose.
     pub transport: &'a T,
+    /// The way to queues and buses.
+    pub targets: &'a A,
     /// What may be dialled.
     pub policy: AddressPolicy,
     /// What is counted.
@@ -54,8 +56,37 @@ pub struct HttpsSender<'a, O, K, B, T> {
 #[derive(Debug)]
 pub struct Target {
     tenant: TenantId,
-    url: Result<EndpointUrl, BadUrl>,
-    secrets: Vec<EndpointSecret>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Url {
+        url: Result<EndpointUrl, BadUrl>,
+        secrets: Vec<EndpointSecret>,
+    },
+    Queue(QueueUrl),
+    Bus(domain::destination::BusArn),
+    /// Nothing can be sent there now.
+    Nowhere(Cause),
+}
+
+/// What is sent to an endpoint.
+#[derive(Debug)]
+pub enum Request {
+    /// To a URL.
+    Post(Post),
+    /// To a queue.
+    Message(Message),
+    /// To a bus.
+    Entry(Entry),
+}
+
+/// A request that is ready, and when its attempt began.
+#[derive(Debug)]
+pub struct Ready {
+    began: Timestamp,
+    request: Request,
 }
 
 /// Something that an attempt needs and that is not there. None of it is the endpoint's fault.
@@ -81,75 +112,61 @@ impl From<Missing> for Failed {
     }
 }
 
-impl<O, K, B, T> Sender for HttpsSender<'_, O, K, B, T>
+impl<O, K, B, T, A> Sender for Attempts<'_, O, K, B, T, A>
 where
     O: Outbox,
     K: Keyring,
     B: Bodies,
     T: Transport,
+    A: Targets,
 {
     type Target = Target;
+    type Request = Ready;
 
     async fn open(&self, endpoint: Endpoint, sealed: Vec<SealedSecret>) -> Stored<Target> {
-        let now = (self.edge.now)();
-        let mut secrets = Vec::new();
-        let active =
-            |secret: &&SealedSecret| secret.expires_at.is_none_or(|expires_at| expires_at > now);
-        for secret in sealed.iter().filter(active) {
-            let opened = self.keyring.unseal(&endpoint.tenant, endpoint.id, &secret.sealed).await;
-            let text = match opened {
-                Ok(text) => text,
-                Err(error) if error.is_transient() => return Err(error),
-                // Another secret may still do. Without any, nothing is sent.
-                Err(error) => {
-                    tracing::error!(
-                        tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = secret.id,
-                        error = %error, "a secret cannot be opened"
-                    );
-                    continue;
-                }
-            };
-            match EndpointSecret::parse(&Secret::new(text.expose())) {
-                Ok(opened) => secrets.push(opened),
-                Err(error) => tracing::error!(
-                    tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = secret.id,
-                    error = %error, "a secret cannot be used"
-                ),
+        let place = match &endpoint.destination {
+            Destination::Https(url) => {
+                let secrets = self.secrets(&endpoint, &sealed).await?;
+                // Checked again at every send: the row may be older than a rule.
+                Place::Url { url: EndpointUrl::parse(url, &self.policy), secrets }
             }
-        }
-        // Checked again at every send: the row may be older than a rule.
-        let url = EndpointUrl::parse(&endpoint.url, &self.policy);
-        Ok(Target { tenant: endpoint.tenant, url, secrets })
+            Destination::Queue(queue) if self.targets.is_own(queue) => {
+                Place::Nowhere(Cause::BlockedAddress)
+            }
+            Destination::Queue(queue) => Place::Queue(queue.clone()),
+            // EventBridge takes events for a bus that does not exist, says that it has them, and drops them.
+            Destination::Bus(bus) if self.targets.is_missing(bus).await => {
+                Place::Nowhere(Cause::NoSuchTarget)
+            }
+            Destination::Bus(bus) => Place::Bus(bus.clone()),
+        };
+        Ok(Target { tenant: endpoint.tenant, place })
     }
 
-    async fn send(&self, target: &Target, lane: &LaneId, delivery: &Delivery) -> Stored<Attempt> {
+    async fn prepare(
+        &self,
+        target: &Target,
+        lane: &LaneId,
+        delivery: &Delivery,
+    ) -> Stored<Prepared<Ready>> {
         let number = delivery.attempts.saturating_add(1);
-        let at = (self.edge.now)();
-        let answer = match self.prepare(target, delivery, number, at).await {
-            Ok(post) => self.transport.post(post).await,
-            Err(Unready::Now(failed)) => Err(failed),
-            Err(Unready::Later(error)) => return Err(error),
-        };
-        let now = (self.edge.now)();
-        let (outcome, excerpt) = match answer {
-            Ok(answered) => {
-                let asked = answered.retry_after.and_then(|value| retry_after(&value, now));
-                let retry_after_ms = asked.map(millis);
-                let outcome = Outcome::Answered { status: answered.status, retry_after_ms };
-                (outcome, answered.excerpt)
+        let began = (self.edge.now)();
+        match self.request(target, delivery, number, began).await {
+            Ok(request) => Ok(Prepared::Ready(Ready { began, request })),
+            Err(Unready::Now(failed)) => {
+                Ok(Prepared::Failed(self.ended(lane, delivery, began, Err(failed))))
             }
-            Err(failed) => {
-                log_failure(lane, delivery, number, &failed);
-                (Outcome::Failed { cause: failed.cause }, String::new())
-            }
+            Err(Unready::Later(error)) => Err(error),
+        }
+    }
+
+    async fn send(&self, lane: &LaneId, delivery: &Delivery, ready: Ready) -> Attempt {
+        let answer = match ready.request {
+            Request::Post(post) => self.transport.post(post).await,
+            Request::Message(message) => self.targets.message(message).await,
+            Request::Entry(entry) => self.targets.put(entry).await,
         };
-        let took = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-        let duration_ms = millis(took);
-        self.metrics.count("deliveries_attempted_total", None, 1);
-        self.metrics.count("deliveries_succeeded_total", None, u32::from(outcome.is_success()));
-        let latency = took.as_secs_f64() * 1000.0;
-        self.metrics.record("deliveries_attempt_latency", Unit::Milliseconds, None, latency);
-        Ok(Attempt { number, at, duration_ms, outcome, excerpt })
+        self.ended(lane, delivery, ready.began, answer)
     }
 }
 
@@ -177,65 +194,133 @@ impl From<Missing> for Unready {
     }
 }
 
-impl<O, K, B, T> HttpsSender<'_, O, K, B, T>
+impl From<Failed> for Unready {
+    fn from(failed: Failed) -> Self {
+        Self::Now(failed)
+    }
+}
+
+impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A>
 where
     O: Outbox,
+    K: Keyring,
     B: Bodies,
 {
-    async fn prepare(
+    /// The secrets of an endpoint that can be used now.
+    async fn secrets(
+        &self,
+        endpoint: &Endpoint,
+        sealed: &[SealedSecret],
+    ) -> Stored<Vec<EndpointSecret>> {
+        let now = (self.edge.now)();
+        let mut secrets = Vec::new();
+        let active =
+            |secret: &&SealedSecret| secret.expires_at.is_none_or(|expires_at| expires_at > now);
+        for secret in sealed.iter().filter(active) {
+            let opened = self.keyring.unseal(&endpoint.tenant, endpoint.id, &secret.sealed).await;
+            let text = match opened {
+                Ok(text) => text,
+                Err(error) if error.is_transient() => return Err(error),
+                // Another secret may still do. Without any, nothing is sent.
+                Err(error) => {
+                    tracing::error!(
+                        tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = secret.id,
+                        error = %error, "a secret cannot be opened"
+                    );
+                    continue;
+                }
+            };
+            match EndpointSecret::parse(&Secret::new(text.expose())) {
+                Ok(opened) => secrets.push(opened),
+                Err(error) => tracing::error!(
+                    tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = secret.id,
+                    error = %error, "a secret cannot be used"
+                ),
+            }
+        }
+        Ok(secrets)
+    }
+
+    async fn request(
         &self,
         target: &Target,
         delivery: &Delivery,
         number: u32,
         sent: Timestamp,
-    ) -> Result<Post, Unready> {
-        let url = target.url.clone().map_err(|bad| {
-            Unready::Now(Failed { cause: Cause::BlockedAddress, source: Some(bad.into()) })
-        })?;
-        if target.secrets.is_empty() {
-            return Err(Missing::Secret.into());
+    ) -> Result<Request, Unready> {
+        match &target.place {
+            Place::Nowhere(cause) => Err(Failed::new(*cause).into()),
+            Place::Url { url, secrets } => {
+                let url = url.clone().map_err(|bad| Failed {
+                    cause: Cause::BlockedAddress,
+                    source: Some(bad.into()),
+                })?;
+                if secrets.is_empty() {
+                    return Err(Missing::Secret.into());
+                }
+                let (event, body) = self.event(target, delivery).await?;
+                let headers = post::headers(&event, secrets, number, sent, &body);
+                let headers = headers.ok_or(Missing::Header)?;
+                Ok(Request::Post(Post { url, headers, body: body.into() }))
+            }
+            Place::Queue(queue) => {
+                let (event, body) = self.event(target, delivery).await?;
+                Ok(Request::Message(message::of(queue, &event, body)?))
+            }
+            Place::Bus(bus) => {
+                let (event, body) = self.event(target, delivery).await?;
+                Ok(Request::Entry(entry::of(bus, &event, body)?))
+            }
         }
+    }
+
+    /// The event, and its bytes.
+    async fn event(
+        &self,
+        target: &Target,
+        delivery: &Delivery,
+    ) -> Result<(OutboxEvent, Vec<u8>), Unready> {
         let row = self.outbox.event(&target.tenant, delivery.event).await?;
         let event = row.ok_or(Missing::Event)?.event;
-        let body = match payload::open(&event, self.bodies).await? {
-            Opened::Bytes(bytes) => bytes,
-            Opened::Missing => return Err(Missing::Payload.into()),
-            Opened::Corrupt => return Err(Missing::Corrupt.into()),
-        };
-        let headers = headers(&event, &target.secrets, number, sent, &body);
-        let headers = headers.ok_or(Missing::Header)?;
-        Ok(Post { url, headers, body: body.into() })
+        match payload::open(&event, self.bodies).await? {
+            Opened::Bytes(bytes) => Ok((event, bytes)),
+            Opened::Missing => Err(Missing::Payload.into()),
+            Opened::Corrupt => Err(Missing::Corrupt.into()),
+        }
     }
 }
 
-/// The headers of one attempt. `None` if one of them cannot be written, which our own ids and numbers always can.
-fn headers(
-    event: &OutboxEvent,
-    secrets: &[EndpointSecret],
-    number: u32,
-    sent: Timestamp,
-    body: &[u8],
-) -> Option<HeaderMap> {
-    let id = event.id.to_string();
-    let signature = sign::header_value(secrets, &id, sent, body);
-    let mut headers = HeaderMap::new();
-    let mut set = |name: HeaderName, value: Cow<'_, str>| {
-        headers.insert(name, HeaderValue::try_from(value.as_ref()).ok()?);
-        Some(())
-    };
-    set(header::CONTENT_TYPE, "application/json".into())?;
-    set(header::USER_AGENT, USER_AGENT.into())?;
-    // We read a bounded number of bytes as they come: nothing is gained by packing them.
-    set(header::ACCEPT_ENCODING, "identity".into())?;
-    set(HeaderName::from_static(sign::ID_HEADER), id.into())?;
-    set(HeaderName::from_static(sign::TIMESTAMP_HEADER), sent.as_second().to_string().into())?;
-    set(HeaderName::from_static(sign::SIGNATURE_HEADER), signature.into())?;
-    set(ATTEMPT_HEADER, number.to_string().into())?;
-    if let Some(traceparent) = &event.traceparent {
-        // It came from outside. A broken one costs the trace, not the delivery.
-        let _ = set(HeaderName::from_static("traceparent"), traceparent.into());
+impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A> {
+    /// The end of an attempt.
+    fn ended(
+        &self,
+        lane: &LaneId,
+        delivery: &Delivery,
+        began: Timestamp,
+        answer: Result<Answered, Failed>,
+    ) -> Attempt {
+        let number = delivery.attempts.saturating_add(1);
+        let now = (self.edge.now)();
+        let (outcome, excerpt) = match answer {
+            Ok(answered) => {
+                let asked = answered.retry_after.and_then(|value| retry_after(&value, now));
+                let retry_after_ms = asked.map(millis);
+                let outcome = Outcome::Answered { status: answered.status, retry_after_ms };
+                (outcome, answered.excerpt)
+            }
+            Err(failed) => {
+                log_failure(lane, delivery, number, &failed);
+                (Outcome::Failed { cause: failed.cause }, String::new())
+            }
+        };
+        let took = Duration::try_from(now.duration_since(began)).unwrap_or_default();
+        let duration_ms = millis(took);
+        self.metrics.count("deliveries_attempted_total", None, 1);
+        self.metrics.count("deliveries_succeeded_total", None, u32::from(outcome.is_success()));
+        let latency = took.as_secs_f64() * 1000.0;
+        self.metrics.record("deliveries_attempt_latency", Unit::Milliseconds, None, latency);
+        Attempt { number, at: began, duration_ms, outcome, excerpt }
     }
-    Some(headers)
 }
 
 /// What an operator needs beyond the one word of the outcome: addresses, names of certificates.

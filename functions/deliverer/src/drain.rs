@@ -52,10 +52,13 @@ pub struct Edge {
     pub jitter: fn() -> f64,
 }
 
-/// Makes attempts, for one kind of endpoint.
+/// Makes attempts.
 pub trait Sender: Sync {
     /// An endpoint, ready to be sent to.
     type Target: Send + Sync;
+
+    /// A request, ready to leave.
+    type Request: Send;
 
     /// Prepares an endpoint. An error says nothing about it: the store or the keyring is busy or down.
     fn open(
@@ -64,13 +67,30 @@ pub trait Sender: Sync {
         secrets: Vec<SealedSecret>,
     ) -> impl Future<Output = Stored<Self::Target>> + Send;
 
-    /// Makes the next attempt of a delivery. An error means that there was none.
-    fn send(
+    /// Prepares the next attempt of a delivery; nothing has left us when this ends. An error means that there is none.
+    fn prepare(
         &self,
         target: &Self::Target,
         lane: &LaneId,
         delivery: &Delivery,
-    ) -> impl Future<Output = Stored<Attempt>> + Send;
+    ) -> impl Future<Output = Stored<Prepared<Self::Request>>> + Send;
+
+    /// Makes the attempt that was prepared.
+    fn send(
+        &self,
+        lane: &LaneId,
+        delivery: &Delivery,
+        request: Self::Request,
+    ) -> impl Future<Output = Attempt> + Send;
+}
+
+/// An attempt before its request leaves.
+#[derive(Debug)]
+pub enum Prepared<R> {
+    /// It can be made.
+    Ready(R),
+    /// It has failed, and the endpoint has seen nothing of it.
+    Failed(Attempt),
 }
 
 /// What draining needs.
@@ -116,6 +136,15 @@ enum Stop {
     OutOfTime,
     /// The lease is somebody else's.
     Lost,
+}
+
+/// Whether a request whose outcome is unknown may be made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeats {
+    /// The target recognises the idempotency key.
+    Harmless,
+    /// It does not: what may have happened waits for a person.
+    Forbidden,
 }
 
 /// A holder at work.
@@ -212,8 +241,9 @@ where
             return Ok(Stop::Sleep(Some(open_until)));
         }
         let width = found.lane_width(drain.rules.concurrency, now);
+        let repeats = if found.idempotent { Repeats::Harmless } else { Repeats::Forbidden };
         let target = drain.sender.open(found, secrets).await?;
-        self.deliver(&target, width, health).await
+        self.deliver(&target, repeats, width, health).await
     }
 
     /// L4. `None`: back to L2.

@@ -2,7 +2,7 @@
 //!
 //! A wake message names a lane: the queue of one endpoint. The deliverer takes the lane, delivers what is due, and puts
 //! the lane to sleep ([`drain`]). Each attempt signs the event anew ([`attempt`]) and posts it through a client that
-//! trusts nobody ([`transport`]). Several lanes are drained at once, and none waits for another.
+//! trusts nobody ([`transport`]), or hands it to a queue or a bus of the deployment's account. Several lanes are drained at once, and none waits for another.
 //!
 //! This is the only function that dials what a tenant chose. It must never follow a redirect, never dial an address
 //! that it has not checked, and never lose a delivery because its own process ended.
@@ -25,16 +25,21 @@ use jiff::Timestamp;
 use runtime::{batch, telemetry::Metrics};
 
 use self::{
-    attempt::HttpsSender,
+    attempt::Attempts,
     drain::{Drain, Ended, Rules},
+    transport::Targets,
 };
-pub use self::{config::Config, drain::Edge, transport::client::Dialler};
+pub use self::{
+    config::Config,
+    drain::Edge,
+    transport::{client::Dialler, targets::AwsTargets},
+};
 
 /// Between the end of the last attempt and the end of the invocation: for writing down how it ended.
 const MARGIN: Duration = Duration::from_secs(2);
 
 /// What the deliverer works with.
-pub struct Deliverer<L, O, R, K, B, Q, N> {
+pub struct Deliverer<L, O, R, K, B, Q, N, A> {
     /// Lanes and deliveries.
     pub lanes: L,
     /// Outgoing events.
@@ -49,6 +54,8 @@ pub struct Deliverer<L, O, R, K, B, Q, N> {
     pub queue: Q,
     /// Makes clients.
     pub dialler: Dialler<N>,
+    /// Queues and buses.
+    pub targets: A,
     /// The rules of draining.
     pub rules: Rules,
     /// How long a pass over one lane begins new attempts.
@@ -61,7 +68,7 @@ pub struct Deliverer<L, O, R, K, B, Q, N> {
     pub edge: Edge,
 }
 
-impl<L, O, R, K, B, Q, N> fmt::Debug for Deliverer<L, O, R, K, B, Q, N> {
+impl<L, O, R, K, B, Q, N, A> fmt::Debug for Deliverer<L, O, R, K, B, Q, N, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deliverer").field("rules", &self.rules).finish_non_exhaustive()
     }
@@ -79,7 +86,7 @@ pub enum WakeError {
     Store(#[from] StoreError),
 }
 
-impl<L, O, R, K, B, Q, N> Deliverer<L, O, R, K, B, Q, N>
+impl<L, O, R, K, B, Q, N, A> Deliverer<L, O, R, K, B, Q, N, A>
 where
     L: Lanes + Deliveries,
     O: Outbox,
@@ -88,6 +95,7 @@ where
     B: Bodies,
     Q: Queue<WakeMessage>,
     N: Resolve,
+    A: Targets,
 {
     /// Drains the lanes that a batch of wake messages names. `request` is new for each invocation, which ends at
     /// `ends`, in milliseconds since the epoch.
@@ -140,11 +148,12 @@ where
     ) -> Result<Ended, StoreError> {
         // A client of its own: connections live as long as this drain.
         let client = self.dialler.client();
-        let sender = HttpsSender {
+        let sender = Attempts {
             outbox: &self.outbox,
             keyring: &self.keyring,
             bodies: &self.bodies,
             transport: &client,
+            targets: &self.targets,
             policy: self.dialler.bounds().policy,
             metrics: &self.metrics,
             edge: self.edge,

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sqs::SqsEvent;
 use aws_sdk_dynamodb::Client;
-use deliverer::{Config, Deliverer, Dialler, Edge};
+use deliverer::{AwsTargets, Config, Deliverer, Dialler, Edge};
 use dynamo::{DeliveriesTable, OutboxTable, RegistryTable};
 use jiff::Timestamp;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
@@ -22,6 +22,7 @@ async fn main() -> Result<(), Error> {
         registry: RegistryTable { client, table: c.registry_table },
         keyring: KmsKeyring::opening(aws.kms()),
         bodies: BodyStore::open(&c.bodies_url, &c.aws, aws::Pace::BACKGROUND)?,
+        targets: AwsTargets::new(&c.aws, &c.wake_queue_url),
         queue: SqsQueue::new(aws.sqs(), c.wake_queue_url),
         dialler: Dialler::open(c.bounds, c.extra_root.as_deref())?,
         rules: c.rules,

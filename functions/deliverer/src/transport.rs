@@ -1,13 +1,14 @@
-//! The way out: one POST to a URL that a tenant chose.
+//! The way out: one POST to a URL that a tenant chose, or one call to a queue or a bus that an operator chose.
 //!
-//! Everything here assumes that the other side is hostile. `egress` opens the connections, to addresses that it checked.
+//! A POST assumes that the other side is hostile. `egress` opens the connections, to addresses that it checked.
 //! There are no redirects, no proxies, no decompression; the whole attempt has one deadline, and what is read and kept of
 //! an answer is bounded.
 //!
-//! [`client`] makes a request; [`answer`] reads.
+//! [`client`] makes a request; [`answer`] reads; [`targets`] calls queues and buses.
 
 pub mod answer;
 pub mod client;
+pub mod targets;
 
 use std::{error::Error, time::Duration};
 
@@ -15,8 +16,10 @@ use bytes::Bytes;
 use domain::{
     address::{AddressPolicy, EndpointUrl},
     delivery::Cause,
+    destination::{BusArn, QueueUrl},
 };
 use http::HeaderMap;
+use jiff::Timestamp;
 
 /// One request. The body and the headers are signed already.
 #[derive(Clone, Debug)]
@@ -62,6 +65,60 @@ impl Failed {
 pub trait Transport: Sync {
     /// Sends one request and reads the answer, in bounded time and memory.
     fn post(&self, post: Post) -> impl Future<Output = Result<Answered, Failed>> + Send;
+}
+
+/// A message for a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Where to.
+    pub queue: QueueUrl,
+    /// The payload.
+    pub body: String,
+    /// The event's id, by which a consumer recognises a repetition.
+    pub key: String,
+    /// The event's type.
+    pub event_type: String,
+    /// What a FIFO queue asks for beside.
+    pub fifo: Option<Fifo>,
+}
+
+/// What a FIFO queue asks for. Its deduplication id is the message's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fifo {
+    /// Whose order is kept.
+    pub group: String,
+}
+
+/// An entry for a bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where to.
+    pub bus: BusArn,
+    /// Who sends it.
+    pub source: String,
+    /// The event's type.
+    pub detail_type: String,
+    /// The payload.
+    pub detail: String,
+    /// The event's id, by which a rule's target recognises a repetition.
+    pub key: String,
+    /// When the event was written.
+    pub at: Timestamp,
+}
+
+/// Hands events to queues and buses. In production this is [`targets::AwsTargets`].
+pub trait Targets: Sync {
+    /// Sends one message to a queue, once.
+    fn message(&self, message: Message) -> impl Future<Output = Result<Answered, Failed>> + Send;
+
+    /// Puts one event on a bus, once.
+    fn put(&self, entry: Entry) -> impl Future<Output = Result<Answered, Failed>> + Send;
+
+    /// Whether it is the queue that wakes us. Our role has to let us write there, and no endpoint may borrow that.
+    fn is_own(&self, queue: &QueueUrl) -> bool;
+
+    /// Whether there surely is no such bus. A question that cannot be answered says no.
+    fn is_missing(&self, bus: &BusArn) -> impl Future<Output = bool> + Send;
 }
 
 /// The bounds of an attempt.

@@ -5,14 +5,15 @@
 use std::{cell::Cell, sync::Mutex};
 
 use deliverer::{
-    attempt::HttpsSender,
-    drain::{Edge, Sender as _},
-    transport::{Answered, Failed, Post, Transport},
+    attempt::Attempts,
+    drain::{Edge, Prepared, Sender as _},
+    transport::{Answered, Entry, Failed, Message, Post, Targets, Transport},
 };
 use domain::{
     address::AddressPolicy,
     body::Sha256Hash,
     delivery::{Attempt, Cause, Delivery, Outcome},
+    destination::{BusArn, Destination, QueueUrl},
     endpoint::Endpoint,
     id::EventId,
     lane::LaneId,
@@ -48,7 +49,30 @@ const BODY: &[u8] = br#"{"type":"invoice.paid","n":9007199254740993}"#;
 
 struct Receiver {
     posts: Mutex<Vec<Post>>,
+    messages: Mutex<Vec<Message>>,
+    entries: Mutex<Vec<Entry>>,
     answer: Mutex<Result<Answered, Cause>>,
+}
+
+/// Queues and buses. The bus `absent` does not exist, and `postern-WakeQueue` is our own.
+impl Targets for Receiver {
+    async fn message(&self, message: Message) -> Result<Answered, Failed> {
+        self.messages.lock().unwrap().push(message);
+        self.answer.lock().unwrap().clone().map_err(Failed::new)
+    }
+
+    async fn put(&self, entry: Entry) -> Result<Answered, Failed> {
+        self.entries.lock().unwrap().push(entry);
+        self.answer.lock().unwrap().clone().map_err(Failed::new)
+    }
+
+    fn is_own(&self, queue: &QueueUrl) -> bool {
+        queue.to_string().ends_with("/postern-WakeQueue")
+    }
+
+    async fn is_missing(&self, bus: &BusArn) -> bool {
+        bus.name() == "absent"
+    }
 }
 
 impl Transport for Receiver {
@@ -86,7 +110,8 @@ impl World {
         let endpoint = Endpoint {
             tenant: event.tenant.clone(),
             id: format!("ep_{:032x}", 7).parse().unwrap(),
-            url: "https://Example.com/hook?a=b".to_owned(),
+            destination: Destination::Https("https://Example.com/hook?a=b".to_owned()),
+            idempotent: true,
             patterns: Vec::new(),
             concurrency: None,
             lanes: Vec::new(),
@@ -96,7 +121,12 @@ impl World {
         let world = Self {
             store: Store::new(1),
             keyring: MemoryKeyring::default(),
-            receiver: Receiver { posts: Mutex::default(), answer: Mutex::new(Ok(answered)) },
+            receiver: Receiver {
+                posts: Mutex::default(),
+                messages: Mutex::default(),
+                entries: Mutex::default(),
+                answer: Mutex::new(Ok(answered)),
+            },
             metrics: Metrics::new("test"),
             event,
             endpoint,
@@ -121,11 +151,12 @@ impl World {
     }
 
     async fn try_attempt(&self, attempts: u32) -> Stored<Attempt> {
-        let sender = HttpsSender {
+        let sender = Attempts {
             outbox: &self.store,
             keyring: &self.keyring,
             bodies: &self.store,
             transport: &self.receiver,
+            targets: &self.receiver,
             policy: AddressPolicy::default(),
             metrics: &self.metrics,
             edge: Edge { now: clock, jitter: || 0.5 },
@@ -134,7 +165,11 @@ impl World {
         let lane =
             LaneId { tenant: self.endpoint.tenant.clone(), endpoint: self.endpoint.id, lane: 0 };
         let delivery = Delivery::new(self.event.id, "invoice.paid".to_owned(), at(T0 * 2), at(T0));
-        sender.send(&target, &lane, &Delivery { attempts, ..delivery }).await
+        let delivery = Delivery { attempts, ..delivery };
+        match sender.prepare(&target, &lane, &delivery).await? {
+            Prepared::Ready(request) => Ok(sender.send(&lane, &delivery, request).await),
+            Prepared::Failed(attempt) => Ok(attempt),
+        }
     }
 
     async fn attempt(&self, attempts: u32) -> Attempt {
@@ -190,6 +225,7 @@ async fn an_attempt_sends_the_published_bytes_signed_now() {
     let expected = [
         "accept-encoding",
         "content-type",
+        "idempotency-key",
         "traceparent",
         "user-agent",
         "webhook-attempt",
@@ -203,6 +239,141 @@ async fn an_attempt_sends_the_published_bytes_signed_now() {
     assert_eq!(header(&post, "content-type"), "application/json");
     assert_eq!(header(&post, "accept-encoding"), "identity");
     assert_eq!(header(&post, "traceparent"), world.event.traceparent.clone().unwrap());
+}
+
+/// C16, C28: under the name that services know which have never heard of webhooks.
+#[tokio::test]
+async fn every_try_carries_the_events_id_as_its_idempotency_key() {
+    let world = World::new().with_secret(&secret(1), None).await;
+    for attempts in [0, 1, 7] {
+        world.attempt(attempts).await;
+    }
+    for post in world.posts() {
+        assert_eq!(header(&post, "idempotency-key"), world.event.id.to_string());
+    }
+}
+
+const QUEUE: &str = "https://sqs.eu-central-1.amazonaws.com/123456789012/mail";
+const BUS: &str = "arn:aws:events:eu-central-1:123456789012:event-bus/orders";
+
+fn to_queue(url: &str) -> World {
+    let mut world = World::new();
+    world.endpoint.destination = Destination::Queue(url.parse().unwrap());
+    world
+}
+
+fn to_bus(arn: &str) -> World {
+    let mut world = World::new();
+    world.endpoint.destination = Destination::Bus(arn.parse().unwrap());
+    world
+}
+
+fn with_payload(mut world: World, payload: &[u8]) -> World {
+    world.event.payload = Payload::Inline(payload.to_vec());
+    world.publish(&world.event);
+    world
+}
+
+/// C16, C27, C28
+#[tokio::test]
+async fn a_queue_gets_the_payload_and_the_key_as_an_attribute() {
+    let world = to_queue(QUEUE);
+    for attempts in [0, 3] {
+        assert!(world.attempt(attempts).await.outcome.is_success());
+    }
+    let [first, second] = world.receiver.messages.lock().unwrap().clone().try_into().unwrap();
+    assert_eq!(first, second);
+    assert_eq!((first.queue.to_string().as_str(), first.body.as_bytes()), (QUEUE, BODY));
+    assert_eq!((first.key, first.event_type), (world.event.id.to_string(), "invoice.paid".into()));
+    assert_eq!(first.fifo, None);
+}
+
+#[tokio::test]
+async fn a_fifo_queue_keeps_the_order_of_an_aggregate() {
+    let long = "x".repeat(129);
+    let hash = |text: &str| Sha256Hash::of(text.as_bytes()).to_string();
+    for (aggregate, group) in [
+        ("in_1", "in_1".to_owned()),
+        ("invoice 1", hash("invoice 1")),
+        ("rechnung-ü", hash("rechnung-ü")),
+        (&long, hash(&long)),
+    ] {
+        let mut world = to_queue(&format!("{QUEUE}.fifo"));
+        world.event.aggregate_id = aggregate.to_owned();
+        world.publish(&world.event);
+        world.attempt(0).await;
+        let message = world.receiver.messages.lock().unwrap().pop().unwrap();
+        assert_eq!(message.fifo.unwrap().group, group, "{aggregate}");
+    }
+}
+
+/// C16, C27, C28
+#[tokio::test]
+async fn a_bus_gets_the_payload_as_detail_and_the_key_as_resource() {
+    let world = to_bus(BUS);
+    assert!(world.attempt(0).await.outcome.is_success());
+    let [entry] = world.receiver.entries.lock().unwrap().clone().try_into().unwrap();
+    assert_eq!((entry.bus.to_string().as_str(), entry.detail.as_bytes()), (BUS, BODY));
+    assert_eq!(
+        (entry.source.as_str(), entry.detail_type.as_str()),
+        ("postern.acme", "invoice.paid")
+    );
+    assert_eq!((entry.key, entry.at), (world.event.id.to_string(), at(T0 - 5)));
+}
+
+/// What a queue or a bus never takes is not tried for four days, and the endpoint is not to blame.
+#[tokio::test]
+async fn a_payload_that_cannot_be_carried_is_seen_before_it_is_sent() {
+    let object = |bytes: usize| format!(r#"{{"a":"{}"}}"#, "x".repeat(bytes - 8)).into_bytes();
+    let check = async |world: World, cause: Cause, what: &str| {
+        let outcome = world.attempt(0).await.outcome;
+        assert_eq!(outcome, Outcome::Failed { cause }, "{what}");
+        assert!(!outcome.blames_endpoint(), "{what}");
+        let receiver = &world.receiver;
+        let sent = receiver.messages.lock().unwrap().len() + receiver.entries.lock().unwrap().len();
+        assert_eq!(sent, 0, "{what}");
+    };
+    let most = 1_048_576;
+    check(with_payload(to_queue(QUEUE), &object(most)), Cause::TooLarge, "queue").await;
+    check(with_payload(to_bus(BUS), &object(most)), Cause::TooLarge, "bus").await;
+    // The most that may be published goes through both, with all that stands beside it.
+    for world in [to_queue(QUEUE), to_bus(BUS)] {
+        assert!(with_payload(world, &object(1_000_000)).attempt(0).await.outcome.is_success());
+    }
+    for (payload, what) in
+        [(&b""[..], "empty"), ("\"\u{fffe}\"".as_bytes(), "no XML"), (b"\"\xff\"", "no text")]
+    {
+        check(with_payload(to_queue(QUEUE), payload), Cause::Unacceptable, what).await;
+    }
+    for (payload, what) in
+        [(&b"[1]"[..], "a list"), (b"7", "a number"), (b"{", "no JSON"), (b"", "empty")]
+    {
+        check(with_payload(to_bus(BUS), payload), Cause::Unacceptable, what).await;
+    }
+    let deep = format!(r#"{{"a":{}1{}}}"#, "[".repeat(900), "]".repeat(900));
+    assert!(with_payload(to_bus(BUS), deep.as_bytes()).attempt(0).await.outcome.is_success());
+    let mut long = to_bus(BUS);
+    long.event.event_type = "t".repeat(129);
+    long.publish(&long.event);
+    check(long, Cause::Unacceptable, "a long type").await;
+}
+
+/// EventBridge would take it, answer with an id, and drop it.
+#[tokio::test]
+async fn a_bus_that_does_not_exist_gets_nothing() {
+    let world = to_bus(&BUS.replace("orders", "absent"));
+    let outcome = world.attempt(0).await.outcome;
+    assert_eq!(outcome, Outcome::Failed { cause: Cause::NoSuchTarget });
+    assert!(world.receiver.entries.lock().unwrap().is_empty());
+}
+
+/// The role has to let us write to the queue that wakes us; a row that was written past the api must not use that.
+#[tokio::test]
+async fn the_queue_that_wakes_us_is_no_target() {
+    let world = to_queue(&QUEUE.replace("mail", "postern-WakeQueue"));
+    let outcome = world.attempt(0).await.outcome;
+    assert_eq!(outcome, Outcome::Failed { cause: Cause::BlockedAddress });
+    assert!(world.receiver.messages.lock().unwrap().is_empty());
 }
 
 /// DLV-retry-resigned, F2: a subscriber with a window of 300 s takes every attempt of ten hours.
@@ -305,7 +476,7 @@ async fn a_url_is_checked_again_at_every_send() {
         "",
     ] {
         let mut world = World::new().with_secret(&secret(1), None).await;
-        world.endpoint.url = url.to_owned();
+        world.endpoint.destination = Destination::Https(url.to_owned());
         let outcome = world.attempt(0).await.outcome;
         assert_eq!(outcome, Outcome::Failed { cause: Cause::BlockedAddress }, "{url}");
         assert!(world.posts().is_empty(), "{url}");

@@ -10,10 +10,12 @@ use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use deliverer::{
     Deliverer,
     drain::{Edge, Rules},
+    transport::{Answered, Entry, Failed, Message, Targets},
 };
 use domain::{
     breaker::Limits,
     delivery::{Cause, Delivery, Outcome, Schedule, State},
+    destination::{BusArn, Destination, QueueUrl},
     endpoint::Endpoint,
     id::EventId,
     lane::{LaneId, Pointer},
@@ -60,7 +62,30 @@ fn rules() -> Rules {
     }
 }
 
-type MemoryDeliverer = Deliverer<Store, Store, Store, MemoryKeyring, Store, MemoryQueue, Script>;
+type MemoryDeliverer =
+    Deliverer<Store, Store, Store, MemoryKeyring, Store, MemoryQueue, Script, NoTargets>;
+
+/// Everything here goes to URLs.
+#[derive(Debug)]
+struct NoTargets;
+
+impl Targets for NoTargets {
+    async fn message(&self, _: Message) -> Result<Answered, Failed> {
+        unreachable!("no endpoint is a queue")
+    }
+
+    async fn put(&self, _: Entry) -> Result<Answered, Failed> {
+        unreachable!("no endpoint is a bus")
+    }
+
+    fn is_own(&self, _: &QueueUrl) -> bool {
+        unreachable!("no endpoint is a queue")
+    }
+
+    async fn is_missing(&self, _: &BusArn) -> bool {
+        unreachable!("no endpoint is a bus")
+    }
+}
 
 fn deliverer(authority: &Authority) -> MemoryDeliverer {
     Deliverer {
@@ -71,6 +96,7 @@ fn deliverer(authority: &Authority) -> MemoryDeliverer {
         bodies: Store::new(1),
         queue: MemoryQueue::new(Duration::from_secs(60), 9),
         dialler: authority.dialler(Script::loopback(), BOUNDS),
+        targets: NoTargets,
         rules: rules(),
         pass: Duration::from_secs(20),
         width: 10,
@@ -88,7 +114,8 @@ async fn subscribe(deliverer: &MemoryDeliverer, n: u128, url: &str, due: usize) 
     let endpoint = Endpoint {
         tenant: "acme".parse().unwrap(),
         id: format!("ep_{n:032x}").parse().unwrap(),
-        url: url.to_owned(),
+        destination: Destination::Https(url.to_owned()),
+        idempotent: true,
         patterns: Vec::new(),
         concurrency: None,
         lanes: Vec::new(),

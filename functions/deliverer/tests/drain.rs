@@ -13,10 +13,11 @@ use std::{
     time::Duration,
 };
 
-use deliverer::drain::{Drain, Edge, Ended, Rules, Sender};
+use deliverer::drain::{Drain, Edge, Ended, Prepared, Rules, Sender};
 use domain::{
     breaker::{Breaker, Limits},
     delivery::{Attempt, Cause, Delivery, Outcome, Schedule, State},
+    destination::Destination,
     endpoint::{Disabled, Endpoint, Health},
     id::EventId,
     lane::{LaneId, Pointer},
@@ -110,12 +111,17 @@ impl Script {
 
 impl Sender for Script {
     type Target = ();
+    type Request = ();
 
     async fn open(&self, _: Endpoint, _: Vec<SealedSecret>) -> Stored<()> {
         Ok(())
     }
 
-    async fn send(&self, (): &(), _: &LaneId, delivery: &Delivery) -> Stored<Attempt> {
+    async fn prepare(&self, (): &(), _: &LaneId, _: &Delivery) -> Stored<Prepared<()>> {
+        Ok(Prepared::Ready(()))
+    }
+
+    async fn send(&self, _: &LaneId, delivery: &Delivery, (): ()) -> Attempt {
         let now_under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_under_way.fetch_max(now_under_way, Ordering::SeqCst);
         let at = clock();
@@ -127,7 +133,7 @@ impl Sender for Script {
         self.sent.lock().unwrap().push((delivery.event, number));
         self.under_way.fetch_sub(1, Ordering::SeqCst);
         let outcome = self.outcome();
-        Ok(Attempt { number, at, duration_ms: 7, outcome, excerpt: "x".to_owned() })
+        Attempt { number, at, duration_ms: 7, outcome, excerpt: "x".to_owned() }
     }
 }
 
@@ -135,7 +141,8 @@ fn endpoint() -> Endpoint {
     Endpoint {
         tenant: "acme".parse().unwrap(),
         id: format!("ep_{:032x}", 7).parse().unwrap(),
-        url: "https://example.com/".to_owned(),
+        destination: Destination::Https("https://example.com/".to_owned()),
+        idempotent: true,
         patterns: Vec::new(),
         concurrency: None,
         lanes: Vec::new(),

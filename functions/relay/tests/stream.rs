@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use domain::{
+    destination::Destination,
     endpoint::Endpoint,
     id::EventId,
     outbox::{OutboxEvent, OutboxRow, Payload},
@@ -27,7 +28,8 @@ fn endpoint(tenant: &str, n: u128) -> Endpoint {
     Endpoint {
         tenant: tenant.parse().unwrap(),
         id: format!("ep_{n:032x}").parse().unwrap(),
-        url: "https://example.com/".to_owned(),
+        destination: Destination::Https("https://example.com/".to_owned()),
+        idempotent: true,
         patterns: Vec::new(),
         concurrency: None,
         lanes: Vec::new(),

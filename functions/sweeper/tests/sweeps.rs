@@ -18,6 +18,7 @@ use std::{
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
     bulk::{self, Kind, Order, Selection, Work},
+    destination::Destination,
     endpoint::{Endpoint, LaneCount},
     event::Origin,
     id::{EndpointId, EventId, InboxKey, ReplayId, TenantId},
@@ -213,7 +214,8 @@ impl Bench {
         let endpoint = Endpoint {
             tenant: tenant(),
             id,
-            url: "https://subscriber.example".to_owned(),
+            destination: Destination::Https("https://subscriber.example".to_owned()),
+            idempotent: true,
             patterns: Vec::new(),
             concurrency: None,
             lanes: vec![LaneCount { from: Timestamp::UNIX_EPOCH, count: 1 }],

@@ -2,16 +2,17 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use aws_sdk_dynamodb::Client;
 use domain::{
     address::{AddressPolicy, EndpointUrl},
     inbox::Limits,
     retry::Backoff,
 };
-use dynamo::{Client, Commits, InboxTable, RegistryTable, StateTable};
+use dynamo::{Commits, InboxTable, RegistryTable, StateTable};
 use egress::resolve::SystemResolver;
 use runtime::{
     SecretsManager,
-    aws::{self, Aws},
+    aws::{self, Aws, Service},
     env::{BadEnv, Base, Env},
 };
 use url::Host;
@@ -131,7 +132,8 @@ pub struct Tables {
 
 impl Config {
     /// The tables, as this configuration names them.
-    pub fn tables(&self, client: Client) -> Tables {
+    pub fn tables(&self, aws: &Aws) -> Tables {
+        let client = Client::new(&aws.config(Service::DynamoDb));
         let inbox = InboxTable::new(client.clone(), self.inbox_table.clone(), self.pending_shards);
         let commits = Commits {
             inbox: self.inbox_table.clone(),

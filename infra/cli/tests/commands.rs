@@ -28,7 +28,7 @@ fn endpoints_are_listed_with_their_health() {
         ]}),
     );
     insta::assert_snapshot!(fake.run(&["endpoints", "list", "acme"]).out, @r"
-    id    types  url                             health                              made
+    id    types  where                           health                              made
     ep_1  a.* b  https://hooks.example.com/in/…  good                                2026-09-21T14:13:20Z
     ep_2  a.* b  https://hooks.example.com/in/…  failing since 2026-09-21T14:13:20Z  2026-09-21T14:13:20Z
     ep_3  a.* b  https://hooks.example.com/in/…  disabled: gone                      2026-09-21T14:13:20Z
@@ -51,6 +51,46 @@ fn the_secret_of_a_new_endpoint_is_shown_this_once() {
     let asked = fake.asked();
     assert_eq!(asked.call, "POST /v1/tenants/acme/endpoints");
     assert_eq!(asked.json(), json!({"url": "https://example.com/", "patterns": ["a.*"]}));
+}
+
+#[test]
+fn a_queue_or_a_bus_is_added_by_its_name_and_has_no_secret() {
+    let fake = Fake::answering(201, &json!({"id": "ep_1", "queue": "https://sqs…"}));
+    let queue = "https://sqs.eu-central-1.amazonaws.com/123456789012/mail";
+    let ended = fake.run(&["endpoints", "add", "internal", "--queue", queue]);
+    assert_eq!((ended.code, ended.err), (0, fake.named()));
+    assert_eq!(
+        ended.out,
+        "Endpoint ep_1 is ready.\nIt has no secret: the deployment writes to it with its own rights.\n"
+    );
+    assert_eq!(fake.asked().json(), json!({"queue": queue, "patterns": []}));
+    let fake = Fake::answering(201, &json!({"id": "ep_1", "bus": "arn…"}));
+    let add = ["endpoints", "add", "internal", "--bus", "orders", "--not-idempotent"];
+    assert_eq!(fake.run(&add).code, 0);
+    assert_eq!(fake.asked().json(), json!({"bus": "orders", "idempotent": false, "patterns": []}));
+    // In one place, and in one at least.
+    for wrong in [&add[..3], &["endpoints", "add", "internal", "https://a.example/", "--bus", "b"]]
+    {
+        assert_eq!(Fake::answering(201, &json!({})).run(wrong).code, 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn endpoints_say_what_kind_of_place_they_are() {
+    let health = json!({"failing_since": null, "disabled": null});
+    let endpoint = |id: &str, member: &str, place: &str| json!({"id": id, member: place, "patterns": [], "created_at": "x", "health": health});
+    let mut last = endpoint("ep_3", "url", "https://payments.example/…");
+    last["idempotent"] = false.into();
+    let fake = Fake::answering(
+        200,
+        &json!({"endpoints": [endpoint("ep_1", "queue", "https://sqs.x/1/mail"), endpoint("ep_2", "bus", "arn:x"), last]}),
+    );
+    let out = fake.run(&["endpoints", "list", "internal"]).out;
+    for place in
+        ["queue https://sqs.x/1/mail", "bus arn:x", "https://payments.example/… (not idempotent)"]
+    {
+        assert!(out.contains(place), "{out}");
+    }
 }
 
 #[test]

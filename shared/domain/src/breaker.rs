@@ -113,7 +113,10 @@ impl Ramp {
     #[must_use]
     pub fn after(self, outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Answered { status: 429 | 503, .. } => Self { width: 1, successes: 0, ..self },
+            Outcome::Answered { status: 429 | 503, .. }
+            | Outcome::Failed { cause: Cause::Throttled } => {
+                Self { width: 1, successes: 0, ..self }
+            }
             outcome if outcome.is_success() => match self.successes + 1 {
                 enough if enough >= self.width => {
                     let width = self.width.saturating_mul(2).min(self.most);

@@ -42,6 +42,21 @@ pub struct Delivery {
     pub log: Vec<Attempt>,
     /// When it was finished.
     pub finished_at: Option<Timestamp>,
+    /// The attempt that was begun and has not ended, where a second request could do a second thing.
+    pub begun: Option<Begun>,
+}
+
+/// The mark that is written before a request leaves for a target that does not recognise repetitions.
+///
+/// Whoever finds it with its attempt not ended does not know whether the request arrived: its holder died, or is slow.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Begun {
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// When it began.
+    pub at: Timestamp,
+    /// The holder who began it: nobody else may send this attempt.
+    pub by: String,
 }
 
 /// Attempts that a delivery keeps in its log.
@@ -108,6 +123,20 @@ pub enum Cause {
     Reset,
     /// The answer is not HTTP, or its head is too large.
     BadAnswer,
+    /// There is no such queue or bus.
+    NoSuchTarget,
+    /// The queue or bus does not let us in, or our role does not let us out.
+    Denied,
+    /// The service of the queue or bus is busy, and did not take it.
+    Throttled,
+    /// The service of the queue or bus failed.
+    Unavailable,
+    /// The payload has more bytes than the queue or bus takes. Trying again would not help.
+    TooLarge,
+    /// The queue or bus does not take what the payload holds, or how the event is called. Trying again would not help.
+    Unacceptable,
+    /// A request may have arrived, and its target does not recognise repetitions. It waits for a person.
+    OutcomeUnknown,
     /// Something of our own: a key or a body that could not be had. Not the endpoint's fault.
     Internal,
     /// Not tried any more: the deadline passed while the endpoint was left alone.
@@ -126,8 +155,36 @@ impl Outcome {
     pub const fn blames_endpoint(&self) -> bool {
         !matches!(
             self,
-            Self::Failed { cause: Cause::Internal | Cause::Expired | Cause::HeldExpired }
+            Self::Failed {
+                cause: Cause::Internal
+                    | Cause::Expired
+                    | Cause::HeldExpired
+                    | Cause::TooLarge
+                    | Cause::Unacceptable
+                    | Cause::OutcomeUnknown
+            }
         )
+    }
+
+    /// Whether a failed request may have done what it asked for, so that only a target that recognises repetitions may
+    /// see it again.
+    ///
+    /// What failed before a request was complete at the other side has done nothing. A status below 500 refuses. One
+    /// from 500 on says that something broke, and not that nothing happened before; proxies give 502, 503 and 504 for
+    /// an answer that they lost. A 503 that says when to come again comes from one who did not begin.
+    pub const fn may_have_happened(&self) -> bool {
+        match self {
+            Self::Answered { status: 503, retry_after_ms: Some(_) } => false,
+            Self::Answered { status, .. } => *status >= 500,
+            Self::Failed { cause } => matches!(
+                cause,
+                Cause::Timeout
+                    | Cause::Reset
+                    | Cause::BadAnswer
+                    | Cause::Unavailable
+                    | Cause::OutcomeUnknown
+            ),
+        }
     }
 
     /// The pause that the endpoint asked for. Other statuses than 429 and 503 ask for none, whatever they carry.
@@ -172,8 +229,10 @@ pub enum Next {
     Succeeded,
     /// Try again then.
     RetryAt(Timestamp),
-    /// Give up: the deadline has passed.
+    /// Give up: the deadline has passed, or trying again would not help.
     Dead,
+    /// Stop and wait for a person: nobody knows whether it happened, and a second request could make it happen twice.
+    Unknown,
     /// The endpoint said 410: it is disabled, and this delivery is held.
     Gone(Timestamp),
 }
@@ -193,13 +252,31 @@ pub fn after(
         Outcome::Answered { status: 200..=299, .. } => Next::Succeeded,
         // Held, not counted out: enabling the endpoint gives it its time back.
         Outcome::Answered { status: 410, .. } => Next::Gone(later(wait)),
-        Outcome::Failed { cause: Cause::Expired | Cause::HeldExpired } => Next::Dead,
+        Outcome::Failed {
+            cause: Cause::Expired | Cause::HeldExpired | Cause::TooLarge | Cause::Unacceptable,
+        } => Next::Dead,
+        Outcome::Failed { cause: Cause::OutcomeUnknown } => Next::Unknown,
         Outcome::Answered { .. } | Outcome::Failed { .. } => {
             let asked = outcome.retry_after().unwrap_or_default().min(schedule.retry_after_cap);
             let at = later(wait.max(asked));
             if at > deadline { Next::Dead } else { Next::RetryAt(at) }
         }
     }
+}
+
+/// Decides the same for a target that does not recognise repetitions.
+pub fn after_once(
+    schedule: &Schedule,
+    attempt: u32,
+    outcome: &Outcome,
+    deadline: Timestamp,
+    now: Timestamp,
+    jitter: f64,
+) -> Next {
+    if outcome.may_have_happened() {
+        return Next::Unknown;
+    }
+    after(schedule, attempt, outcome, deadline, now, jitter)
 }
 
 /// A delivery that the relay puts into a lane.
@@ -224,27 +301,50 @@ impl Delivery {
             created_at: now,
             log: Vec::new(),
             finished_at: None,
+            begun: None,
         }
+    }
+
+    /// The same delivery with the mark that its next attempt begins.
+    #[must_use]
+    pub fn begins(&self, by: &str, at: Timestamp) -> Self {
+        let attempt = self.attempts.saturating_add(1);
+        Self { begun: Some(Begun { attempt, at, by: by.to_owned() }), ..self.clone() }
     }
 
     /// The same delivery after an attempt.
     #[must_use]
     pub fn ended(&self, attempt: Attempt, next: Next, now: Timestamp) -> Self {
-        let mut after = self.clone();
-        after.attempts = attempt.number.max(self.attempts);
+        let mut after = Self { begun: None, ..self.clone() };
+        let (number, outcome) = (attempt.number, Outcome::Failed { cause: Cause::OutcomeUnknown });
+        let is_said = attempt.outcome == outcome;
+        after.attempts = number.max(self.attempts);
         // One excerpt is kept, the last: thirty of them would make every further write of the row thirty times as dear.
         for earlier in &mut after.log {
             earlier.excerpt.clear();
         }
         after.log.push(attempt);
+        if next == Next::Unknown && !is_said {
+            // How the request ended, and then what follows from it.
+            let excerpt = String::new();
+            after.log.push(Attempt { number, at: now, duration_ms: 0, outcome, excerpt });
+        }
         let surplus = after.log.len().saturating_sub(MAX_LOG);
         after.log.drain(..surplus);
         match next {
             Next::Succeeded => (after.state, after.finished_at) = (State::Succeeded, Some(now)),
-            Next::Dead => (after.state, after.finished_at) = (State::Dead, Some(now)),
+            Next::Dead | Next::Unknown => {
+                (after.state, after.finished_at) = (State::Dead, Some(now));
+            }
             Next::RetryAt(at) | Next::Gone(at) => after.due_at = at,
         }
         after
+    }
+
+    /// Whether it waits for a person because nobody knows whether it happened.
+    pub fn is_unknown(&self) -> bool {
+        let unknown = Outcome::Failed { cause: Cause::OutcomeUnknown };
+        self.state == State::Dead && self.log.last().is_some_and(|last| last.outcome == unknown)
     }
 
     /// Whether its deadline has passed. It may still be tried once more, if the endpoint is being tried at all.
@@ -252,16 +352,16 @@ impl Delivery {
         self.deadline <= now
     }
 
-    /// The same delivery, given up without a further attempt: [`Cause::Expired`] or [`Cause::HeldExpired`].
+    /// The same delivery, given up without a further attempt: [`Cause::Expired`] or [`Cause::HeldExpired`]. One whose
+    /// attempt was begun and has not ended is given up for that reason.
     #[must_use]
     pub fn given_up(&self, cause: Cause, now: Timestamp) -> Self {
-        let entry = Attempt {
-            number: self.attempts,
-            at: now,
-            duration_ms: 0,
-            outcome: Outcome::Failed { cause },
-            excerpt: String::new(),
+        let (number, at, cause) = match &self.begun {
+            Some(begun) => (begun.attempt, begun.at, Cause::OutcomeUnknown),
+            None => (self.attempts, now, cause),
         };
+        let outcome = Outcome::Failed { cause };
+        let entry = Attempt { number, at, duration_ms: 0, outcome, excerpt: String::new() };
         self.ended(entry, Next::Dead, now)
     }
 
@@ -354,9 +454,85 @@ mod tests {
         ] {
             check(failed(cause), Next::RetryAt(at(30)));
         }
-        for cause in [Cause::Expired, Cause::HeldExpired] {
+        for cause in [Cause::NoSuchTarget, Cause::Denied, Cause::Throttled, Cause::Unavailable] {
+            check(failed(cause), Next::RetryAt(at(30)));
+        }
+        for cause in [Cause::Expired, Cause::HeldExpired, Cause::TooLarge, Cause::Unacceptable] {
             check(failed(cause), Next::Dead);
         }
+        check(failed(Cause::OutcomeUnknown), Next::Unknown);
+    }
+
+    /// C17, C24, INB-lease-expires-side-effect-repeats
+    #[test]
+    fn without_idempotency_only_what_surely_did_not_happen_is_tried_again() {
+        let check = |outcome: Outcome, expected: Next| {
+            let next = after_once(&SCHEDULE, 1, &outcome, at(DEADLINE), at(0), 1.0);
+            assert_eq!(next, expected, "{outcome:?}");
+        };
+        check(answered(200), Next::Succeeded);
+        check(answered(410), Next::Gone(at(30)));
+        for status in [301, 400, 401, 404, 408, 409, 425, 429, 499] {
+            check(answered(status), Next::RetryAt(at(30)));
+        }
+        for status in [500, 501, 502, 503, 504, 520, 599, 999] {
+            check(answered(status), Next::Unknown);
+        }
+        check(Outcome::Answered { status: 503, retry_after_ms: Some(1) }, Next::RetryAt(at(30)));
+        for cause in [
+            Cause::Dns,
+            Cause::BlockedAddress,
+            Cause::Refused,
+            Cause::ConnectTimeout,
+            Cause::TlsExpired,
+            Cause::TlsWrongHost,
+            Cause::TlsUnknownIssuer,
+            Cause::Tls,
+            Cause::Internal,
+            Cause::NoSuchTarget,
+            Cause::Denied,
+            Cause::Throttled,
+        ] {
+            check(failed(cause), Next::RetryAt(at(30)));
+        }
+        for cause in [
+            Cause::Timeout,
+            Cause::Reset,
+            Cause::BadAnswer,
+            Cause::Unavailable,
+            Cause::OutcomeUnknown,
+        ] {
+            check(failed(cause), Next::Unknown);
+        }
+        for cause in [Cause::TooLarge, Cause::Unacceptable, Cause::Expired, Cause::HeldExpired] {
+            check(failed(cause), Next::Dead);
+        }
+    }
+
+    /// C29, DLV-crash-after-post
+    #[test]
+    fn an_attempt_that_was_begun_and_did_not_end_is_counted_and_said() {
+        let begun = pending().begins("holder-1", at(3));
+        assert_eq!((begun.state, begun.attempts), (State::Pending, 0));
+        let unknown = begun.given_up(Cause::Expired, at(99));
+        assert_eq!((unknown.state, unknown.attempts), (State::Dead, 1));
+        assert_eq!((unknown.finished_at, unknown.begun.clone()), (Some(at(99)), None));
+        let [entry] = unknown.log.as_slice() else { panic!("{:?}", unknown.log) };
+        assert_eq!((entry.number, entry.at), (1, at(3)));
+        assert_eq!(entry.outcome, failed(Cause::OutcomeUnknown));
+        assert!(unknown.is_unknown() && !begun.is_unknown());
+        // One that ended takes its mark away, whatever came of it.
+        let retried = begun.ended(attempt(1, answered(429)), Next::RetryAt(at(9)), at(5));
+        assert_eq!((retried.state, retried.begun), (State::Pending, None));
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_logged_as_what_was_seen_and_what_follows() {
+        let timeout = attempt(1, failed(Cause::Timeout));
+        let parked = pending().begins("holder-1", at(3)).ended(timeout, Next::Unknown, at(23));
+        assert_eq!((parked.state, parked.attempts), (State::Dead, 1));
+        let outcomes: Vec<_> = parked.log.iter().map(|entry| entry.outcome.clone()).collect();
+        assert_eq!(outcomes, [failed(Cause::Timeout), failed(Cause::OutcomeUnknown)]);
     }
 
     /// F12, RTY-retry-after

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     delivery::Outcome,
+    destination::Destination,
     id::{EndpointId, TenantId},
 };
 
@@ -17,8 +18,13 @@ pub struct Endpoint {
     pub tenant: TenantId,
     /// Its id.
     pub id: EndpointId,
-    /// Where it is. Checked when it was set, and again at every send.
-    pub url: String,
+    /// Where it is.
+    #[serde(flatten)]
+    pub destination: Destination,
+    /// Whether the target recognises the event id as an idempotency key, so that a request whose outcome is unknown can
+    /// be made again. If not, such a delivery waits for a person.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub idempotent: bool,
     /// Which event types it gets. Empty: all.
     pub patterns: Vec<Pattern>,
     /// How many deliveries may be under way at once; `None` is the deployment's default.
@@ -29,6 +35,15 @@ pub struct Endpoint {
     pub created_at: Timestamp,
     /// Whether a person switched it off.
     pub disabled: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_yes(flag: &bool) -> bool {
+    *flag
 }
 
 /// A number of lanes that is in force for events from a time on.
@@ -104,6 +119,26 @@ impl From<Pattern> for String {
 }
 
 impl Endpoint {
+    /// An endpoint without anything out of the ordinary: it gets every event, in one lane.
+    pub fn new(
+        tenant: TenantId,
+        id: EndpointId,
+        destination: Destination,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            tenant,
+            id,
+            destination,
+            idempotent: true,
+            patterns: Vec::new(),
+            concurrency: None,
+            lanes: Vec::new(),
+            created_at,
+            disabled: false,
+        }
+    }
+
     /// Whether an event of this type, with this time in its id, goes to this endpoint.
     pub fn wants(&self, event_type: &str, occurred: Timestamp) -> bool {
         // An endpoint gets nothing from before it existed, however late the relay is. By the millisecond, because the time
@@ -177,16 +212,34 @@ mod tests {
     }
 
     fn endpoint(patterns: &[&str]) -> Endpoint {
-        Endpoint {
-            tenant: "acme".parse().unwrap(),
-            id: EndpointId::new(Uuid::from_u128(7)),
-            url: "https://example.com/".to_owned(),
-            patterns: patterns.iter().map(|pattern| pattern.parse().unwrap()).collect(),
-            concurrency: None,
-            lanes: Vec::new(),
-            created_at: at(1000),
-            disabled: false,
-        }
+        let url = Destination::Https("https://example.com/".to_owned());
+        let id = EndpointId::new(Uuid::from_u128(7));
+        let patterns = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+        Endpoint { patterns, ..Endpoint::new("acme".parse().unwrap(), id, url, at(1000)) }
+    }
+
+    /// A row of before there were other destinations than URLs reads as it was meant, and is written as it was.
+    #[test]
+    fn a_stored_endpoint_has_one_member_that_says_where_it_is() {
+        let check = |members: &str, destination: Destination, idempotent: bool| {
+            let stored = format!(
+                r#"{{"tenant":"acme","id":"{}",{members},"patterns":[],"concurrency":null,"lanes":[],"created_at":"1970-01-01T00:00:01Z","disabled":false}}"#,
+                endpoint(&[]).id
+            );
+            let read: Endpoint = serde_json::from_str(&stored).unwrap();
+            assert_eq!(read, Endpoint { destination, idempotent, ..endpoint(&[]) }, "{members}");
+            assert_eq!(serde_json::to_string(&read).unwrap(), stored);
+        };
+        let url = Destination::Https("https://example.com/".to_owned());
+        check(r#""url":"https://example.com/""#, url.clone(), true);
+        check(r#""url":"https://example.com/","idempotent":false"#, url, false);
+        let queue = "https://sqs.eu-central-1.amazonaws.com/123456789012/mail";
+        let destination = Destination::Queue(queue.parse().unwrap());
+        check(&format!(r#""queue":"{queue}""#), destination, true);
+        let bus = "arn:aws:events:eu-central-1:123456789012:event-bus/orders";
+        check(&format!(r#""bus":"{bus}""#), Destination::Bus(bus.parse().unwrap()), true);
+        let nowhere = r#"{"tenant":"acme","id":"x","patterns":[]}"#;
+        assert!(serde_json::from_str::<Endpoint>(nowhere).is_err());
     }
 
     #[test]

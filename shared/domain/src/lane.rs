@@ -125,7 +125,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::endpoint::LaneCount;
+    use crate::{destination::Destination, endpoint::LaneCount};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -133,16 +133,10 @@ mod tests {
 
     fn endpoint(lanes: &[(i64, u16)]) -> Endpoint {
         let lanes = lanes.iter().map(|(from, count)| LaneCount { from: at(*from), count: *count });
-        Endpoint {
-            tenant: "acme".parse().unwrap(),
-            id: EndpointId::new(Uuid::from_u128(7)),
-            url: "https://example.com/".to_owned(),
-            patterns: Vec::new(),
-            concurrency: None,
-            lanes: lanes.collect(),
-            created_at: at(0),
-            disabled: false,
-        }
+        let url = Destination::Https("https://example.com/".to_owned());
+        let id = EndpointId::new(Uuid::from_u128(7));
+        let lanes = lanes.collect();
+        Endpoint { lanes, ..Endpoint::new("acme".parse().unwrap(), id, url, at(0)) }
     }
 
     fn event(second: i64) -> EventId {

@@ -5,8 +5,8 @@
 //!
 //! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event,
 //! and [`bulk`] how many of them are run again; [`plan`], [`states`] and [`commit`] are how it changes the world, once;
-//! [`stale`] is how far that can be believed; [`outbox`], [`endpoint`], [`lane`], [`delivery`], [`breaker`] and [`address`]
-//! are how that is told to others; [`ports`] is what all of it needs from a store, a queue and a network.
+//! [`stale`] is how far that can be believed; [`outbox`], [`endpoint`], [`destination`], [`lane`], [`delivery`],
+//! [`breaker`] and [`address`] are how that is told to others; [`ports`] is what all of it needs from a store, a queue and a network.
 
 pub mod address;
 pub mod body;
@@ -14,6 +14,7 @@ pub mod breaker;
 pub mod bulk;
 pub mod commit;
 pub mod delivery;
+pub mod destination;
 pub mod endpoint;
 pub mod event;
 pub mod fetch;

@@ -389,7 +389,8 @@ pub trait Deliveries: Sync {
         events: &[EventId],
     ) -> impl Future<Output = Stored<Vec<Delivery>>> + Send;
 
-    /// Writes how a delivery stands after an attempt. Condition: still pending, with `before`'s attempts.
+    /// Writes how a delivery stands after an attempt, or the mark that one begins. Condition: still pending, with
+    /// `before`'s attempts and `before`'s mark.
     fn record(
         &self,
         lane: &LaneId,

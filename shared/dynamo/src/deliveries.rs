@@ -73,6 +73,10 @@ impl Deliveries for DeliveriesTable {
             "#state = :pending AND #attempts = :read_attempts",
             [("pending", word(&State::Pending)), ("read_attempts", n(before.attempts))],
         );
+        let change = match delivery::begun(before)? {
+            Some(mark) => change.when("#begun = :read_begun", [("read_begun", mark)]),
+            None => change.when("attribute_not_exists(#begun)", []),
+        };
         Ok(self.table().update(keys::delivery(lane, before.event), &change).await?.noted())
     }
 
@@ -95,7 +99,7 @@ impl Deliveries for DeliveriesTable {
             .set("state", word(&State::Pending))
             .set("due_at", ms(now))
             .set("deadline", ms(deadline))
-            .clear(["finished_at", "expires_at"])
+            .clear(["finished_at", "expires_at", "begun"])
             .when("attribute_exists(#pk) AND #state <> :state", []);
         let due = Pointer { due_at: now, event };
         let table = self.table();

@@ -8,9 +8,9 @@ use aws_smithy_http_client::{
     Builder,
     tls::{Provider, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
+pub use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::{
-    behavior_version::BehaviorVersion, http::SharedHttpClient, orchestrator::HttpResponse,
-    result::SdkError,
+    behavior_version::BehaviorVersion, http::SharedHttpClient, result::SdkError,
 };
 use aws_smithy_types::{
     error::metadata::ProvideErrorMetadata, retry::RetryConfig, timeout::TimeoutConfig,
@@ -41,10 +41,13 @@ pub enum Service {
     Kms,
     /// Large bodies.
     S3,
+    /// Buses.
+    EventBridge,
 }
 
 impl Service {
-    const ALL: [Self; 5] = [Self::DynamoDb, Self::Sqs, Self::SecretsManager, Self::Kms, Self::S3];
+    const ALL: [Self; 6] =
+        [Self::DynamoDb, Self::Sqs, Self::SecretsManager, Self::Kms, Self::S3, Self::EventBridge];
 
     const fn variable(self) -> &'static str {
         match self {
@@ -53,6 +56,7 @@ impl Service {
             Self::SecretsManager => "AWS_ENDPOINT_URL_SECRETS_MANAGER",
             Self::Kms => "AWS_ENDPOINT_URL_KMS",
             Self::S3 => "AWS_ENDPOINT_URL_S3",
+            Self::EventBridge => "AWS_ENDPOINT_URL_EVENTBRIDGE",
         }
     }
 }
@@ -201,6 +205,12 @@ impl Aws {
         aws_sdk_sqs::Client::new(&self.config(Service::Sqs))
     }
 
+    /// A client of EventBridge.
+    #[cfg(feature = "bus")]
+    pub fn eventbridge(&self) -> aws_sdk_eventbridge::Client {
+        aws_sdk_eventbridge::Client::new(&self.config(Service::EventBridge))
+    }
+
     /// A client of Secrets Manager.
     #[cfg(feature = "secrets")]
     pub fn secrets_manager(&self) -> aws_sdk_secretsmanager::Client {
@@ -239,6 +249,11 @@ const THROTTLED: [&str; 9] = [
     "TooManyRequestsException",
 ];
 
+/// Whether a service says "too much at once" with this code and this status.
+pub fn is_throttled(code: Option<&str>, status: u16) -> bool {
+    status == 429 || code.is_some_and(|code| THROTTLED.contains(&code))
+}
+
 /// What a failed call means, after its call site took out what is an outcome. Unknown errors are never an outcome.
 pub fn failed<E>(error: SdkError<E, HttpResponse>) -> StoreError
 where
@@ -250,10 +265,8 @@ where
         }
         SdkError::ServiceError(service) => {
             let status = service.raw().status().as_u16();
-            let is_throttled =
-                status == 429 || service.err().code().is_some_and(|code| THROTTLED.contains(&code));
             match status {
-                _ if is_throttled => StoreError::Throttled,
+                _ if is_throttled(service.err().code(), status) => StoreError::Throttled,
                 500.. => StoreError::Unavailable,
                 _ => StoreError::Refused,
             }

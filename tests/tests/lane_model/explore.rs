@@ -15,6 +15,7 @@ use deliverer::drain::{Drain, Edge, Rules};
 use domain::{
     breaker::Limits,
     delivery::{Cause, Delivery, Schedule, State},
+    destination::Destination,
     endpoint::Endpoint,
     id::EventId,
     lane::{LaneId, Pointer},
@@ -52,12 +53,18 @@ pub(crate) struct Scenario {
     pub(crate) dead: bool,
     /// How long a pass begins new attempts.
     pub(crate) pass_ms: i64,
+    /// Whether actors may also begin after the clock has jumped, and find the lease of one who goes on expired. More
+    /// orders than any other choice.
+    pub(crate) late: bool,
+    /// Whether the endpoint recognises repetitions. If not, it must see each event once at most.
+    pub(crate) idempotent: bool,
 }
 
 impl Default for Scenario {
     fn default() -> Self {
         let (actors, tick_ms, ticks) = (Vec::new(), 61_000, 0);
-        Self { actors, tick_ms, ticks, failures: 0, dead: false, pass_ms: 600_000 }
+        let (failures, dead, pass_ms, late, idempotent) = (0, false, 600_000, false, true);
+        Self { actors, tick_ms, ticks, failures, dead, pass_ms, late, idempotent }
     }
 }
 
@@ -67,16 +74,17 @@ enum Choice {
     Tick,
 }
 
-/// A delivery that nobody will ever find again, and how it came to that.
+/// A delivery that nobody will ever find again, or that was sent twice where it must not be, and how it came to that.
 #[derive(Debug)]
 pub(crate) struct Stranded {
+    why: &'static str,
     path: Vec<Choice>,
     world: Box<World>,
 }
 
 impl fmt::Display for Stranded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a delivery is stranded after {:?}\n{:#?}", self.path, self.world)
+        write!(f, "{} after {:?}\n{:#?}", self.why, self.path, self.world)
     }
 }
 
@@ -125,7 +133,8 @@ fn endpoint() -> Endpoint {
     Endpoint {
         tenant: "acme".parse().unwrap(),
         id: format!("ep_{:032x}", 7).parse().unwrap(),
-        url: "https://example.com/".to_owned(),
+        destination: Destination::Https("https://example.com/".to_owned()),
+        idempotent: true,
         patterns: Vec::new(),
         concurrency: None,
         lanes: Vec::new(),
@@ -154,6 +163,10 @@ fn outgoing(name: &str) -> OutboxEvent {
 }
 
 impl Scenario {
+    fn endpoint(&self) -> Endpoint {
+        Endpoint { idempotent: self.idempotent, ..endpoint() }
+    }
+
     /// The first event is in its lane, the second is NEW if somebody relays it.
     fn begin(&self) -> World {
         let deadline = at(START + 345_600_000);
@@ -221,6 +234,8 @@ async fn act(actor: Actor, door: Door, owner: String, pass_ms: i64) {
 struct Run {
     shared: Arc<Mutex<Shared>>,
     running: Vec<Option<Running>>,
+    /// Who has begun. An actor reads the clock when it begins, which may be after a jump.
+    begun: BTreeSet<usize>,
     ticks: u32,
 }
 
@@ -229,17 +244,16 @@ impl Run {
         let world = scenario.begin();
         CLOCK.set(world.now.as_millisecond());
         let shared = Arc::new(Mutex::new(Shared::new(world, false)));
-        let endpoint = Arc::new(endpoint());
+        let endpoint = Arc::new(scenario.endpoint());
         let start = |(index, actor): (usize, &Actor)| {
             let (shared, endpoint) = (Arc::clone(&shared), Arc::clone(&endpoint));
             let door = Door { shared, actor: index, mistake, endpoint };
             Some(Box::pin(act(*actor, door, format!("holder-{index}"), scenario.pass_ms)) as Running)
         };
         let running = scenario.actors.iter().enumerate().map(start).collect();
-        let mut run = Self { shared, running, ticks: 0 };
-        // Up to the gate before the first step.
-        for index in 0..run.running.len() {
-            run.poll(index);
+        let mut run = Self { shared, running, begun: BTreeSet::new(), ticks: 0 };
+        if !scenario.late {
+            (0..run.running.len()).for_each(|index| run.begin(index));
         }
         for choice in path {
             run.take(scenario, *choice);
@@ -250,6 +264,7 @@ impl Run {
     fn take(&mut self, scenario: &Scenario, choice: Choice) {
         match choice {
             Choice::Step(index) => {
+                self.begin(index);
                 Door::admit(&self.shared, index);
                 self.poll(index);
             }
@@ -260,6 +275,13 @@ impl Run {
                 shared.world.now = at(now);
                 CLOCK.set(now);
             }
+        }
+    }
+
+    /// Up to the gate before the first step.
+    fn begin(&mut self, index: usize) {
+        if self.begun.insert(index) {
+            self.poll(index);
         }
     }
 
@@ -292,7 +314,11 @@ impl Run {
 }
 
 /// Everything dies here; then the sweeper does its work, as long as it finds any.
-fn heal(mut world: World, mistake: Mistake) -> Result<(), Box<World>> {
+fn heal(
+    scenario: &Scenario,
+    mistake: Mistake,
+    mut world: World,
+) -> Result<(), (&'static str, Box<World>)> {
     for round in 0..40 {
         CLOCK.set(world.now.as_millisecond());
         let wake_at = world.lane.as_ref().and_then(|lane| lane.wake_at);
@@ -311,7 +337,7 @@ fn heal(mut world: World, mistake: Mistake) -> Result<(), Box<World>> {
             shared: Arc::clone(&shared),
             actor: 99,
             mistake,
-            endpoint: Arc::new(endpoint()),
+            endpoint: Arc::new(scenario.endpoint()),
         };
         let mut running = Box::pin(act(actor, door, format!("healer-{round}"), 600_000));
         let ended = running.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -324,7 +350,12 @@ fn heal(mut world: World, mistake: Mistake) -> Result<(), Box<World>> {
     let is_pending = |delivery: &Delivery| delivery.state == State::Pending;
     let lost = world.deliveries.values().any(is_pending) || !world.unrelayed.is_empty();
     let asleep = world.lane.as_ref().is_none_or(|lane| lane.wake_at.is_none());
-    if lost || !asleep { Err(Box::new(world)) } else { Ok(()) }
+    let twice = !scenario.idempotent && world.posts.values().any(|posts| *posts > 1);
+    match (lost || !asleep, twice) {
+        (true, _) => Err(("a delivery is stranded", Box::new(world))),
+        (false, true) => Err(("an event was sent twice", Box::new(world))),
+        (false, false) => Ok(()),
+    }
 }
 
 /// Searches every order. Gives the number of different states.
@@ -342,8 +373,8 @@ pub(crate) fn explore(scenario: &Scenario, mistake: Mistake) -> Result<usize, St
             if healed.insert(tables) {
                 let world = run.shared.lock().unwrap().world.clone();
                 let now = world.now.as_millisecond();
-                if let Err(world) = heal(world, mistake) {
-                    return Err(Stranded { path, world });
+                if let Err((why, world)) = heal(scenario, mistake, world) {
+                    return Err(Stranded { why, path, world });
                 }
                 CLOCK.set(now);
             }

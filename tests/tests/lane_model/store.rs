@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use deliverer::drain::Sender;
+use deliverer::drain::{Prepared, Sender};
 use domain::{
     delivery::{Attempt, Delivery, NewDelivery, Outcome, State},
     endpoint::{Endpoint, Health},
@@ -37,6 +37,8 @@ pub(crate) enum Mistake {
     RepairDropsPut,
     /// Whoever wakes a lane sends its message and does not write `wake_at`.
     WakeForgets,
+    /// A delivery is written whatever mark it carries, so that two holders can begin one attempt.
+    MarkIgnored,
 }
 
 /// What the tables say of one lane.
@@ -72,7 +74,7 @@ impl Hash for World {
         for delivery in deliveries.values() {
             // The log follows from the attempts, and they from the requests.
             (delivery.event, delivery.state as u8, delivery.attempts).hash(hash);
-            (delivery.due_at, delivery.deadline).hash(hash);
+            (delivery.due_at, delivery.deadline, &delivery.begun).hash(hash);
         }
         for pointer in pointers {
             (pointer.due_at, pointer.event).hash(hash);
@@ -261,8 +263,13 @@ impl Deliveries for Door {
     }
 
     async fn record(&self, _: &LaneId, before: &Delivery, after: &Delivery) -> Stored<Noted> {
+        let ignores = self.mistake == Mistake::MarkIgnored;
         let record = |shared: &mut Shared| match shared.world.deliveries.get_mut(&before.event) {
-            Some(item) if item.state == State::Pending && item.attempts == before.attempts => {
+            Some(item)
+                if item.state == State::Pending
+                    && item.attempts == before.attempts
+                    && (ignores || item.begun == before.begun) =>
+            {
                 *item = after.clone();
                 shared.recorded.insert(self.actor, before.event);
                 Noted::Yes
@@ -303,7 +310,7 @@ impl Deliveries for Door {
             match shared.world.deliveries.get_mut(&event) {
                 Some(item) if item.state != State::Pending => {
                     (item.state, item.due_at, item.deadline) = (State::Pending, now, deadline);
-                    item.finished_at = None;
+                    (item.finished_at, item.begun) = (None, None);
                 }
                 _ => return Noted::Moved,
             }
@@ -391,12 +398,17 @@ impl Queue<WakeMessage> for Door {
 
 impl Sender for Door {
     type Target = ();
+    type Request = ();
 
     async fn open(&self, _: Endpoint, _: Vec<SealedSecret>) -> Stored<()> {
         Ok(())
     }
 
-    async fn send(&self, (): &(), _: &LaneId, delivery: &Delivery) -> Stored<Attempt> {
+    async fn prepare(&self, (): &(), _: &LaneId, _: &Delivery) -> Stored<Prepared<()>> {
+        Ok(Prepared::Ready(()))
+    }
+
+    async fn send(&self, _: &LaneId, delivery: &Delivery, (): ()) -> Attempt {
         let post = |shared: &mut Shared| {
             let posts = shared.world.posts.entry(delivery.event).or_default();
             *posts += 1;
@@ -409,6 +421,6 @@ impl Sender for Door {
                 excerpt: String::new(),
             }
         };
-        Ok(self.step("post", post).await)
+        self.step("post", post).await
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use deliverer::drain::{Drain, Edge, Rules, Sender};
+use deliverer::drain::{Drain, Edge, Prepared, Rules, Sender};
 use domain::{
     breaker::Limits,
     delivery::{Attempt, Cause, Delivery, Outcome, Schedule},
@@ -114,23 +114,28 @@ struct Calls<'w> {
 
 impl Sender for Calls<'_> {
     type Target = ();
+    type Request = ();
 
     async fn open(&self, _: Endpoint, _: Vec<SealedSecret>) -> Stored<()> {
         Ok(())
     }
 
-    async fn send(&self, (): &(), lane: &LaneId, delivery: &Delivery) -> Stored<Attempt> {
+    async fn prepare(&self, (): &(), lane: &LaneId, delivery: &Delivery) -> Stored<Prepared<()>> {
         let row = self.store.event(&lane.tenant, delivery.event).await?;
         if row.is_none() {
             return Err(StoreError::Unreadable("a delivery without its event".to_owned()));
         }
-        Ok(Attempt {
+        Ok(Prepared::Ready(()))
+    }
+
+    async fn send(&self, _: &LaneId, delivery: &Delivery, (): ()) -> Attempt {
+        Attempt {
             number: delivery.attempts + 1,
             at: NOW.get(),
             duration_ms: 0,
             outcome: self.subscriber.post(delivery.event),
             excerpt: String::new(),
-        })
+        }
     }
 }
 

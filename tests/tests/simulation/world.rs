@@ -11,6 +11,7 @@ use std::{
 };
 
 use domain::{
+    destination::Destination,
     endpoint::{Endpoint, LaneCount},
     event::{ObjectRef, Version},
     id::{EndpointId, InboxKey, SourceName, TenantId},
@@ -423,7 +424,8 @@ fn configure(store: &Store) {
     let wants_all = |tenant: TenantId| Endpoint {
         tenant,
         id: endpoint(),
-        url: "https://subscriber.example/hooks".to_owned(),
+        destination: Destination::Https("https://subscriber.example/hooks".to_owned()),
+        idempotent: true,
         patterns: Vec::new(),
         concurrency: None,
         lanes: vec![LaneCount { from: long_ago, count: 1 }],

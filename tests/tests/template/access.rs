@@ -10,8 +10,10 @@ const REVIEWED: &[&str] = &[
     "${BodyBucket.Arn}/out/*",
     "${FunctionLogs.Arn}:*",
     "${OutboxTable.Arn}/stream/*",
+    "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/*",
     "arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:${SecretPrefix}/${EnvName}/in/*",
     "arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:${SecretPrefix}/${EnvName}/fetch/*",
+    "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:*",
 ];
 
 /// Actions that take no resource, so that theirs is `*`.
@@ -96,6 +98,45 @@ pub(crate) fn ingress_configures_nothing(stack: &Stack) -> Vec<String> {
             *attributes == json!(["pk", "sk", "awaits_until", "claim_owner", "claim_until"]);
         if writes && !narrow {
             found.push(format!("{} may write {attributes}", statement["Sid"]));
+        }
+    }
+    found
+}
+
+/// The deliverer writes to queues and buses that operators name, and never to the stack's own: its role denies them, and
+/// the api knows their names. The wake queue it has to write to; the code refuses it as an endpoint.
+pub(crate) fn endpoints_borrow_no_rights(stack: &Stack) -> Vec<String> {
+    let policies = stack.resource("DelivererRole")["Properties"]["Policies"].as_array();
+    let statements =
+        policies.into_iter().flatten().flat_map(|p| each(&p["PolicyDocument"]["Statement"]));
+    let denied: Vec<(&Value, &Value)> = statements
+        .filter(|statement| statement["Effect"] == "Deny" && statement["Condition"].is_null())
+        .flat_map(|statement| {
+            let resources = each(&statement["Resource"]).into_iter();
+            resources.flat_map(|on| each(&statement["Action"]).into_iter().map(move |a| (a, on)))
+        })
+        .collect();
+    let is_denied = |action: &str, id: &str| {
+        let on = json!({ "Fn::GetAtt": format!("{id}.Arn") });
+        denied.iter().any(|(what, resource)| **what == action && **resource == on)
+    };
+    let variables = &stack.resource("ApiFunction")["Properties"]["Environment"]["Variables"];
+    let named = variables["OWN_QUEUES"]["Fn::Sub"].as_str().unwrap_or_default();
+    let mut found = Vec::new();
+    for (id, _) in stack.resources("AWS::SQS::Queue") {
+        if id != "WakeQueue" && !is_denied("sqs:SendMessage", id) {
+            found.push(format!("the deliverer may write to {id}"));
+        }
+        if !named.split(',').any(|name| name == format!("${{{id}.QueueName}}")) {
+            found.push(format!("the api takes {id} for an endpoint"));
+        }
+    }
+    for (id, _) in stack.resources("AWS::Events::EventBus") {
+        if !is_denied("events:PutEvents", id) {
+            found.push(format!("the deliverer may write to {id}"));
+        }
+        if variables["OPS_BUS_ARN"] != json!({ "Fn::GetAtt": format!("{id}.Arn") }) {
+            found.push(format!("the api takes {id} for an endpoint"));
         }
     }
     found

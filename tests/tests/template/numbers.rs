@@ -33,6 +33,12 @@ const AT_MOST: &[(&str, &str)] = &[
 const MADE: &[(&str, &str, &str)] = &[
     ("BODIES_URL", "Fn::Sub", "s3://${BodyBucket}"),
     ("INGRESS_URL", "Fn::GetAtt", "IngressApi.ApiEndpoint"),
+    ("OPS_BUS_ARN", "Fn::GetAtt", "OpsBus.Arn"),
+    (
+        "OWN_QUEUES",
+        "Fn::Sub",
+        "${InboundQueue.QueueName},${InboundDlq.QueueName},${WakeQueue.QueueName},${WakeDlq.QueueName},${StreamFailures.QueueName},${ScheduleDlq.QueueName}",
+    ),
     ("SECRETS_KEY_ARN", "Fn::GetAtt", "SecretsKey.Arn"),
     ("SECRET_PREFIX", "Fn::Sub", "${SecretPrefix}/${EnvName}"),
 ];

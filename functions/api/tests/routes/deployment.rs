@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     http::{HeaderMap, Method, Request, StatusCode},
 };
-use domain::{address::AddressPolicy, id::TenantId};
+use domain::{address::AddressPolicy, destination::Reach, id::TenantId};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -110,6 +110,10 @@ impl Deployment {
         let limits = Limits {
             ingress_url: "https://in.example.com".to_owned(),
             addresses: AddressPolicy::default(),
+            reach: Reach::new(
+                "arn:aws:events:eu-central-1:123456789012:event-bus/postern-ops".parse().unwrap(),
+                vec!["postern-InboundQueue".to_owned(), "postern-WakeQueue".to_owned()],
+            ),
             endpoints_per_tenant: 3,
             payload_bytes: 40_000,
             first_due: Duration::from_secs(120),

@@ -134,6 +134,81 @@ async fn everything_that_is_wrong_with_an_endpoint_is_told_at_once() {
     assert!(detail.contains("unknown field `pattern`"), "{detail}");
 }
 
+const QUEUE: &str = "https://sqs.eu-central-1.amazonaws.com/123456789012/mail";
+const BUS: &str = "arn:aws:events:eu-central-1:123456789012:event-bus/orders";
+
+#[tokio::test]
+async fn an_endpoint_may_be_a_queue_or_a_bus_and_then_has_no_secret() {
+    let postern = Deployment::new();
+    for (given, member, place) in [
+        (json!({"queue": QUEUE}), "queue", QUEUE),
+        (json!({"bus": "orders"}), "bus", BUS),
+        (json!({"bus": BUS, "idempotent": false}), "bus", BUS),
+    ] {
+        let made = postern.post(PATH, &given).await.good(201);
+        assert_eq!((&made[member], &made["secret"]), (&json!(place), &Value::Null), "{given}");
+        let id = made["id"].as_str().unwrap();
+        let shown = postern.get(&format!("{PATH}/{id}")).await.good(200);
+        assert_eq!((&shown[member], &shown["url"]), (&json!(place), &Value::Null), "{given}");
+        assert_eq!(shown["idempotent"], given["idempotent"], "{given}");
+        let listed = postern.get(PATH).await.good(200);
+        let listed = listed["endpoints"].as_array().unwrap();
+        assert!(listed.iter().any(|endpoint| endpoint[member] == place), "{given}");
+        let key = (acme(), id.parse().unwrap());
+        assert!(postern.0.registry.tables().endpoints[&key].1.is_empty());
+    }
+}
+
+/// An endpoint must not borrow our rights.
+#[tokio::test]
+async fn queues_and_buses_of_others_and_of_the_stack_itself_are_refused() {
+    let postern = Deployment::new();
+    let check = async |member: &str, place: &str, says: &str| {
+        let answer = postern.post(PATH, &json!({member: place})).await;
+        let detail = answer.problem(422, "invalid-request");
+        assert_eq!(answer.fields(), [member], "{place}");
+        assert!(detail.contains(says), "{place}: {detail}");
+    };
+    check("queue", "mail", "not the URL of a queue").await;
+    check(
+        "queue",
+        "https://sqs.eu-central-1.amazonaws.com.evil.example/123456789012/mail",
+        "not the URL",
+    )
+    .await;
+    check(
+        "queue",
+        &QUEUE.replace("eu-central-1", "eu-west-1"),
+        "account and region (123456789012, eu-central-1)",
+    )
+    .await;
+    check("queue", &QUEUE.replace("123456789012", "999999999999"), "account and region").await;
+    check(
+        "queue",
+        &QUEUE.replace("mail", "postern-WakeQueue"),
+        "belongs to this deployment itself",
+    )
+    .await;
+    check("bus", "a b", "neither the name of a bus nor its ARN").await;
+    check("bus", &BUS.replace("123456789012", "999999999999"), "account and region").await;
+    check("bus", "postern-ops", "belongs to this deployment itself").await;
+    assert!(postern.0.registry.tables().endpoints.is_empty());
+}
+
+#[tokio::test]
+async fn an_endpoint_is_in_one_place() {
+    let postern = Deployment::new();
+    for (given, says) in [
+        (json!({}), "say where the endpoint is"),
+        (json!({"queue": QUEUE, "bus": BUS}), "in one place"),
+        (json!({"url": "https://example.com/", "queue": QUEUE}), "in one place"),
+    ] {
+        let answer = postern.post(PATH, &given).await;
+        let detail = answer.problem(422, "invalid-request");
+        assert!(detail.contains(says), "{given}: {detail}");
+    }
+}
+
 #[tokio::test]
 async fn a_tenant_has_as_many_endpoints_as_the_deployment_allows() {
     let postern = Deployment::new();

@@ -1,8 +1,9 @@
 //! Outgoing events: published, shown, sent again.
 
 use domain::{
-    delivery::{Delivery, NewDelivery, State},
+    delivery::{Cause, Delivery, NewDelivery, State},
     id::{EndpointId, EventId},
+    inbox::Noted,
     lane::{LaneId, Pointer},
     outbox::{OutboxEvent, Payload, Relayed},
     ports::{Deliveries as _, Fanout as _, Outbox as _},
@@ -200,11 +201,43 @@ async fn the_story_of_an_outgoing_event_shows_its_deliveries_and_no_token() {
         "id": id, "tenant": "acme", "type": "invoice.paid", "aggregate_id": "in_1", "occurred_at": now(),
         "relayed_at": at(1), "unmatched": false,
         "deliveries": [{
-            "endpoint": endpoint, "url": "https://hooks.example.com/in/…", "state": "pending", "attempts": 2,
-            "next_attempt_at": at(5), "finished_at": null, "log": [],
+            "endpoint": endpoint, "kind": "https", "url": "https://hooks.example.com/in/…",
+            "state": "pending", "outcome_unknown": false, "attempts": 2, "next_attempt_at": at(5),
+            "begun_at": null, "finished_at": null, "next_action": null, "log": [],
         }],
     });
     assert_eq!(story.good(200), expected);
+}
+
+/// C29: whoever reads the story sees that nobody knows, and what to do about it.
+#[tokio::test]
+async fn the_story_of_an_effect_says_what_nobody_knows_and_what_to_do() {
+    let postern = Deployment::new();
+    let (id, endpoint, lane) = postern.delivered(State::Pending).await;
+    let path = format!("/v1/tenants/acme/events/{id}");
+    let [before] = postern.0.deliveries.read(&lane, &[id]).await.unwrap().try_into().unwrap();
+    let begun = before.begins("holder", at(6));
+    assert_eq!(postern.0.deliveries.record(&lane, &before, &begun).await.unwrap(), Noted::Yes);
+    let story = postern.get(&path).await.good(200);
+    assert_eq!(story["deliveries"][0]["begun_at"], json!(at(6)));
+    let parked = begun.given_up(Cause::Expired, at(7));
+    assert_eq!(postern.0.deliveries.record(&lane, &begun, &parked).await.unwrap(), Noted::Yes);
+    let story = postern.get(&path).await.good(200);
+    let told = &story["deliveries"][0];
+    assert_eq!((&told["state"], &told["outcome_unknown"]), (&json!("dead"), &json!(true)));
+    assert_eq!(
+        told["next_action"],
+        format!(
+            "ask the target whether it has done {id}. If it has, there is nothing to do; if it has not, \
+             `postern events redeliver acme {id} {endpoint}`"
+        )
+    );
+    // That person's redelivery takes the mark and the reason away.
+    postern.ask(&redeliver(id, endpoint)).await.good(202);
+    let story = postern.get(&path).await.good(200);
+    let told = &story["deliveries"][0];
+    assert_eq!((&told["state"], &told["outcome_unknown"]), (&json!("pending"), &json!(false)));
+    assert_eq!((&told["begun_at"], &told["next_action"]), (&json!(null), &json!(null)));
 }
 
 #[tokio::test]

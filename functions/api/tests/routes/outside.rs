@@ -37,8 +37,8 @@ fn body(path: &str) -> serde_json::Value {
     match path {
         "/v1/sources" => source("stripe"),
         "/v1/sources/stripe/secrets" => json!({"id": "2", "secret": crate::deployment::SECRET}),
-        "/v1/replays" => json!({"source": "stripe", "reason": "x"}),
         "/v1/sources/stripe/tokens" => json!({"id": "2", "token": "rk"}),
+        "/v1/replays" => json!({"source": "stripe", "reason": "x"}),
         "/v1/events" => json!({"tenant": "acme", "type": "a", "aggregate_id": "x", "payload": 1}),
         _ => json!({"url": "https://example.com/"}),
     }

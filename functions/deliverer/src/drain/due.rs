@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use domain::{
     breaker::Ramp,
-    delivery::{self, Delivery, Next, Outcome, State},
+    delivery::{self, Cause, Delivery, Next, Outcome, State},
     endpoint::Health,
     id::EventId,
     inbox::Noted,
@@ -14,7 +14,7 @@ use domain::{
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 
-use super::{Drain, PAGE, Pass, Sender, Stop, first};
+use super::{Drain, PAGE, Pass, Prepared, Repeats, Sender, Stop, first};
 
 /// What has been read and not yet been tried, and what is under way.
 #[derive(Default)]
@@ -37,10 +37,12 @@ where
     pub(super) async fn deliver(
         &mut self,
         target: &S::Target,
+        repeats: Repeats,
         width: usize,
         mut health: Health,
     ) -> Stored<Stop> {
-        let (drain, lane) = (self.drain, self.hold.lane.clone());
+        let (drain, lane, owner) = (self.drain, self.hold.lane.clone(), self.hold.owner.clone());
+        let turn = Turn { drain, lane: &lane, owner: &owner, target, repeats };
         let mut ramp = Ramp::new(&self.breaker, width);
         let mut agenda = Agenda { more: true, ..Agenda::default() };
         let mut running = FuturesUnordered::new();
@@ -55,16 +57,18 @@ where
             while stop.is_none() && trouble.is_none() && running.len() < ramp.width() {
                 let Some((pointer, delivery)) = agenda.ready.pop_front() else { break };
                 agenda.under_way.insert(delivery.event);
-                running.push(drain.attempt(&lane, target, pointer, delivery));
+                running.push(turn.attempt(pointer, delivery));
             }
             let Some((event, ended)) = running.next().await else { break };
             agenda.under_way.remove(&event);
             self.did = true;
             let learned = match ended {
-                Ok(outcome) => {
+                Ok(Some(outcome)) => {
                     ramp = ramp.after(&outcome);
                     self.learn(&outcome, &mut health).await
                 }
+                // The endpoint was not asked.
+                Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
             match learned {
@@ -149,7 +153,16 @@ where
     }
 }
 
-impl<L, R, Q, S> Drain<'_, L, R, Q, S>
+/// What the attempts of one look have in common.
+struct Turn<'t, 'a, L, R, Q, S: Sender> {
+    drain: &'t Drain<'a, L, R, Q, S>,
+    lane: &'t LaneId,
+    owner: &'t str,
+    target: &'t S::Target,
+    repeats: Repeats,
+}
+
+impl<L, R, Q, S> Turn<'_, '_, L, R, Q, S>
 where
     L: Lanes + Deliveries,
     R: Registry,
@@ -159,53 +172,117 @@ where
     /// One attempt, and its end: update the delivery, put the next pointer, delete the old one. In this order.
     async fn attempt(
         &self,
-        lane: &LaneId,
-        target: &S::Target,
         pointer: Pointer,
         before: Delivery,
-    ) -> (EventId, Stored<Outcome>) {
-        (before.event, self.try_once(lane, target, &pointer, &before).await)
+    ) -> (EventId, Stored<Option<Outcome>>) {
+        (before.event, self.try_once(&pointer, before).await)
     }
 
     async fn try_once(
         &self,
-        lane: &LaneId,
-        target: &S::Target,
         pointer: &Pointer,
-        before: &Delivery,
-    ) -> Result<Outcome, StoreError> {
-        let attempt = self.sender.send(target, lane, before).await?;
-        let now = self.now();
-        let schedule = &self.rules.schedule;
-        let jitter = (self.edge.jitter)();
-        let next = delivery::after(
-            schedule,
+        before: Delivery,
+    ) -> Result<Option<Outcome>, StoreError> {
+        let (drain, lane) = (self.drain, self.lane);
+        if before.begun.is_some() && self.repeats == Repeats::Forbidden {
+            // Whoever began it died before it ended, or is slow. Nobody knows what the endpoint has seen.
+            let after = before.given_up(Cause::OutcomeUnknown, drain.now());
+            let noted = drain.lanes.record(lane, &before, &after).await?;
+            tell_unknown(lane, &after, noted);
+            self.settle(pointer, &after, noted).await?;
+            return Ok(None);
+        }
+        let (before, attempt) = match drain.sender.prepare(self.target, lane, &before).await? {
+            Prepared::Failed(attempt) => (before, attempt),
+            Prepared::Ready(request) => {
+                let Some(begun) = self.begin(pointer, before).await? else { return Ok(None) };
+                let attempt = drain.sender.send(lane, &begun, request).await;
+                (begun, attempt)
+            }
+        };
+        let now = drain.now();
+        let after = match self.repeats {
+            Repeats::Harmless => delivery::after,
+            Repeats::Forbidden => delivery::after_once,
+        };
+        let next = after(
+            &drain.rules.schedule,
             attempt.number,
             &attempt.outcome,
             before.deadline,
             now,
-            jitter,
+            (drain.edge.jitter)(),
         );
         let outcome = attempt.outcome.clone();
         let (number, duration_ms) = (attempt.number, attempt.duration_ms);
         let after = before.ended(attempt, next, now);
-        let noted = self.lanes.record(lane, before, &after).await;
-        tell(lane, before, number, duration_ms, &outcome, next, noted.as_ref().ok());
-        match noted? {
-            Noted::Yes => {
-                let right = Pointer::of(&after);
-                if after.state == State::Pending && right != *pointer {
-                    self.lanes.point(lane, &right).await?;
-                }
-                if after.state != State::Pending || right != *pointer {
-                    self.lanes.unpoint(lane, pointer).await?;
-                }
-            }
-            // Somebody slower or faster has ended this attempt.
-            Noted::Moved => self.repair(lane, pointer).await?,
-        }
-        Ok(outcome)
+        let noted = drain.lanes.record(lane, &before, &after).await;
+        tell(lane, &before, number, duration_ms, &outcome, next, noted.as_ref().ok());
+        self.settle(pointer, &after, noted?).await?;
+        Ok(Some(outcome))
     }
+
+    /// Writes down that the attempt begins, where nobody may make it twice. `None`: somebody else has begun or ended it.
+    async fn begin(&self, pointer: &Pointer, before: Delivery) -> Stored<Option<Delivery>> {
+        if self.repeats == Repeats::Harmless {
+            return Ok(Some(before));
+        }
+        let (lanes, lane) = (self.drain.lanes, self.lane);
+        let begun = before.begins(self.owner, self.drain.now());
+        match lanes.record(lane, &before, &begun).await {
+            Ok(Noted::Yes) => return Ok(Some(begun)),
+            Ok(Noted::Moved) => {}
+            Err(error) => {
+                // It may stand. Nothing was sent, so nobody shall have to ask: as well as can be.
+                let _ = lanes.record(lane, &begun, &before).await;
+                return Err(error);
+            }
+        }
+        // It may be our own mark, whose answer was lost on the way.
+        let found = lanes.read(lane, &[before.event]).await?;
+        let is_ours = |found: &Delivery| {
+            (found.state, found.attempts) == (State::Pending, begun.attempts)
+                && found.begun == begun.begun
+        };
+        if found.first().is_some_and(is_ours) {
+            return Ok(Some(begun));
+        }
+        self.drain.repair(lane, pointer).await?;
+        Ok(None)
+    }
+
+    /// Makes the pointers right after what was written.
+    async fn settle(&self, pointer: &Pointer, after: &Delivery, noted: Noted) -> Stored<()> {
+        let (lanes, lane) = (self.drain.lanes, self.lane);
+        // Somebody slower or faster has ended this attempt.
+        if noted == Noted::Moved {
+            return self.drain.repair(lane, pointer).await;
+        }
+        let right = Pointer::of(after);
+        if after.state == State::Pending && right != *pointer {
+            lanes.point(lane, &right).await?;
+        }
+        if after.state != State::Pending || right != *pointer {
+            lanes.unpoint(lane, pointer).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The line of a delivery that waits for a person because nobody knows how its attempt ended.
+fn tell_unknown(lane: &LaneId, after: &Delivery, noted: Noted) {
+    tracing::warn!(
+        stage = "deliver",
+        tenant = %lane.tenant,
+        endpoint = %lane.endpoint,
+        lane = lane.lane,
+        event_id = %after.event,
+        event_type = after.event_type,
+        attempt = after.attempts,
+        result = "unknown",
+        noted = noted == Noted::Yes,
+        "an attempt was begun and did not end; its endpoint does not recognise repetitions"
+    );
 }
 
 /// The wide line of an attempt.
@@ -226,6 +303,7 @@ fn tell(
         Next::Succeeded => ("succeeded", None),
         Next::RetryAt(at) => ("retry", Some(at)),
         Next::Dead => ("dead", None),
+        Next::Unknown => ("unknown", None),
         Next::Gone(at) => ("gone", Some(at)),
     };
     let noted = match noted {

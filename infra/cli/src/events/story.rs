@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-use crate::{complaint::printable, print::text};
+use crate::{complaint::printable, endpoints::place, print::text};
 
 /// The story of a received event, and of the outgoing events that followed from it.
 pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
@@ -72,16 +72,28 @@ pub(super) fn outgoing(out: &mut dyn Write, story: &Value, indent: &str) -> io::
         Some(time) => line(out, indent, Some(time), "relayed")?,
     }
     for delivery in items(story, "deliveries") {
-        let (endpoint, url) = (text(delivery, "endpoint"), text(delivery, "url"));
-        writeln!(out, "{indent}  {endpoint} {url} is {}", text(delivery, "state"))?;
+        let (endpoint, place) = (text(delivery, "endpoint"), place(delivery));
+        let unknown = delivery.get("outcome_unknown") == Some(&Value::Bool(true));
+        let why = if unknown { ": outcome unknown" } else { "" };
+        writeln!(out, "{indent}  {endpoint} {place} is {}{why}", text(delivery, "state"))?;
         for attempt in items(delivery, "log") {
             let (number, took) = (text(attempt, "number"), text(attempt, "duration_ms"));
-            let end = outcome(attempt);
-            let words = format!("attempt {number} {end} after {took} ms");
+            let words = match at(attempt, "/outcome/cause") {
+                Some("outcome_unknown") => {
+                    format!("attempt {number}: nobody knows whether it happened")
+                }
+                _ => format!("attempt {number} {} after {took} ms", outcome(attempt)),
+            };
             line(out, indent, at(attempt, "/at"), &words)?;
+        }
+        if let Some(begun) = at(delivery, "/begun_at") {
+            line(out, indent, Some(begun), "an attempt began, and its end is not written")?;
         }
         if let Some(next) = at(delivery, "/next_attempt_at") {
             line(out, indent, Some(next), "the next attempt is due")?;
+        }
+        if let Some(next) = at(delivery, "/next_action") {
+            line(out, indent, None, &format!("next: {}", printable(next)))?;
         }
     }
     Ok(())
@@ -179,6 +191,57 @@ mod tests {
               2026-09-21T14:13:20.060Z  attempt 1 was answered 503 after 7 ms
               2026-09-21T14:13:50.000Z  attempt 2 failed (connect timeout) after 5000 ms
               2026-09-21T14:14:20.000Z  the next attempt is due
+        ");
+    }
+
+    /// C29: what was done where, and what a person is asked to do.
+    #[test]
+    fn the_story_of_an_effect_says_what_nobody_knows_and_what_to_do() {
+        let delivery = |place: &str, at: &str, more: &Value| {
+            let mut delivery = json!({
+                "endpoint": "ep_1", "state": "succeeded", "attempts": 1,
+                "log": [{"number": 1, "at": "2026-09-21T14:13:20.060Z", "duration_ms": 7,
+                         "outcome": {"kind": "answered", "status": 200}}],
+            });
+            delivery[place] = at.into();
+            for (name, value) in more.as_object().unwrap() {
+                delivery[name] = value.clone();
+            }
+            delivery
+        };
+        let unknown = json!({
+            "state": "dead", "outcome_unknown": true, "next_action": "ask the target",
+            "log": [
+                {"number": 1, "at": "2026-09-21T14:13:20.060Z", "duration_ms": 20000,
+                 "outcome": {"kind": "failed", "cause": "timeout"}},
+                {"number": 1, "at": "2026-09-21T14:13:40.060Z", "duration_ms": 0,
+                 "outcome": {"kind": "failed", "cause": "outcome_unknown"}},
+            ],
+        });
+        let begun = json!({"state": "pending", "begun_at": "2026-09-21T14:13:20Z", "log": []});
+        let story = json!({
+            "id": "evt_2", "tenant": "internal", "type": "charge", "aggregate_id": "in_1",
+            "occurred_at": "2026-09-21T14:13:20.030Z", "relayed_at": "2026-09-21T14:13:20.055Z",
+            "deliveries": [
+                delivery("queue", "https://sqs.eu-central-1.amazonaws.com/123456789012/mail", &json!({})),
+                delivery("bus", "arn:aws:events:eu-central-1:123456789012:event-bus/b", &begun),
+                delivery("url", "https://payments.example/…", &unknown),
+            ],
+        });
+        let mut out = Vec::new();
+        outgoing(&mut out, &story, "").unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r"
+        evt_2 (charge) about in_1, to internal
+            2026-09-21T14:13:20.030Z  written to the outbox
+            2026-09-21T14:13:20.055Z  relayed
+          ep_1 queue https://sqs.eu-central-1.amazonaws.com/123456789012/mail is succeeded
+            2026-09-21T14:13:20.060Z  attempt 1 was answered 200 after 7 ms
+          ep_1 bus arn:aws:events:eu-central-1:123456789012:event-bus/b is pending
+            2026-09-21T14:13:20.000Z  an attempt began, and its end is not written
+          ep_1 https://payments.example/… is dead: outcome unknown
+            2026-09-21T14:13:20.060Z  attempt 1 failed (timeout) after 20000 ms
+            2026-09-21T14:13:40.060Z  attempt 1: nobody knows whether it happened
+                                      next: ask the target
         ");
     }
 

@@ -47,6 +47,7 @@ pub fn router(control: Control) -> Router {
     let control = Arc::new(control);
     Router::new()
         .route("/_local/calls", get(calls).delete(forget_calls))
+        .route("/_local/events", get(events).delete(forget_events))
         .route("/_local/faults", get(faults).post(add_fault).delete(clear_faults))
         .route("/_local/idle", get(idle))
         .route("/_local/processes", get(processes))
@@ -73,6 +74,15 @@ async fn calls(State(control): Shared) -> Response {
 
 async fn forget_calls(State(control): Shared) -> StatusCode {
     control.services.recorder.clear();
+    StatusCode::NO_CONTENT
+}
+
+async fn events(State(control): Shared) -> Response {
+    Json(control.services.buses.events()).into_response()
+}
+
+async fn forget_events(State(control): Shared) -> StatusCode {
+    control.services.buses.clear();
     StatusCode::NO_CONTENT
 }
 
@@ -145,6 +155,8 @@ async fn idle(State(control): Shared) -> Response {
             queues.insert(last_part(arn, ':').to_owned(), counts);
         }
     }
+    // what a move still has to send is in no queue with a consumer
+    idle &= !control.services.queues.is_moving().unwrap_or(true);
     let mut streams = Map::new();
     for (arn, place) in &control.streams {
         let read = control.services.streams.read(arn, place.done().as_ref(), 1).await;
@@ -167,7 +179,7 @@ impl Control {
 async fn unknown() -> Response {
     refused(
         StatusCode::NOT_FOUND,
-        "the control API has calls, faults, idle, processes, run/{function} and kill/{function}",
+        "the control API has calls, events, faults, idle, processes, run/{function} and kill/{function}",
     )
 }
 

@@ -45,7 +45,7 @@ pub enum Kind {
     Hold,
     /// SQS: a delete or a change of visibility says yes and does nothing.
     Lost,
-    /// SQS: the first entry of a batch fails.
+    /// SQS, EventBridge: the first entry of a batch fails.
     Partial,
 }
 
@@ -53,7 +53,7 @@ pub enum Kind {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// `dynamodb`, `sqs`, `s3`, `secretsmanager` or `kms`.
+    /// `dynamodb`, `sqs`, `s3`, `secretsmanager`, `kms` or `eventbridge`.
     pub service: Service,
     /// The API's action, such as `PutItem`, or `*`.
     pub action: String,
@@ -158,7 +158,9 @@ fn throttle(service: Service) -> AwsError {
             query_code: Some("RequestThrottled".to_owned()),
             ..AwsError::sender("com.amazonaws.sqs#RequestThrottled", INJECTED)
         },
-        Service::SecretsManager | Service::Kms => AwsError::sender("ThrottlingException", INJECTED),
+        Service::SecretsManager | Service::Kms | Service::EventBridge => {
+            AwsError::sender("ThrottlingException", INJECTED)
+        }
         Service::S3 => AwsError { status: 503, ..AwsError::sender("SlowDown", INJECTED) },
     }
 }
@@ -174,6 +176,7 @@ fn internal(service: Service) -> AwsError {
         },
         Service::SecretsManager => AwsError::internal("InternalServiceError", INJECTED),
         Service::Kms => AwsError::internal("KMSInternalException", INJECTED),
+        Service::EventBridge => AwsError::internal("InternalException", INJECTED),
         Service::S3 => AwsError::internal("InternalError", INJECTED),
     }
 }

@@ -43,13 +43,15 @@ pub enum Service {
     Kms,
     /// Objects.
     S3,
+    /// Buses.
+    EventBridge,
 }
 
 impl Service {
     fn content_type(self) -> &'static str {
         match self {
             Self::DynamoDb | Self::Sqs => JSON_1_0,
-            Self::SecretsManager | Self::Kms | Self::S3 => JSON_1_1,
+            Self::SecretsManager | Self::Kms | Self::S3 | Self::EventBridge => JSON_1_1,
         }
     }
 
@@ -62,12 +64,13 @@ impl Service {
     }
 }
 
-const TARGETS: [(&str, Service); 5] = [
+const TARGETS: [(&str, Service); 6] = [
     ("DynamoDB_20120810.", Service::DynamoDb),
     ("DynamoDBStreams_20120810.", Service::DynamoDb),
     ("AmazonSQS.", Service::Sqs),
     ("secretsmanager.", Service::SecretsManager),
     ("TrentService.", Service::Kms),
+    ("AWSEvents.", Service::EventBridge),
 ];
 
 pub(super) fn router(services: &Services) -> Router {
@@ -92,7 +95,7 @@ fn target(headers: &HeaderMap) -> Option<(Service, String)> {
 async fn json_call(State(services): State<Services>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let Some((service, action)) = target(&parts.headers) else {
-        let message = "The local host tells services apart by X-Amz-Target (DynamoDB, SQS, Secrets Manager, KMS) and by the path /s3/; this request has neither";
+        let message = "The local host tells services apart by X-Amz-Target (DynamoDB, SQS, Secrets Manager, KMS, EventBridge) and by the path /s3/; this request has neither";
         return AwsError::sender("com.amazon.coral.service#UnknownOperationException", message)
             .into_response(JSON_1_0);
     };
@@ -139,6 +142,9 @@ async fn json_call(State(services): State<Services>, request: Request) -> Respon
             blocking(service, move || secrets.call(&action, &request)).await
         }
         Service::Kms => json_or_error(service, services.keys.call(&action, &request)),
+        Service::EventBridge => {
+            json_or_error(service, services.buses.call(&action, &request, strike.as_ref()))
+        }
         Service::S3 => service.error(AwsError::sender("NotImplemented", "S3 is below /s3/")),
     };
     struck(strike.as_ref(), When::After, &action).await.unwrap_or(answer)
@@ -165,6 +171,11 @@ fn observe(services: &Services, service: Service, action: &str, function: &str, 
             one(format!("secretsmanager:{action}"), services.secrets.resource(request));
         }
         Service::Kms => one(format!("kms:{action}"), services.keys.resource(request)),
+        Service::EventBridge => {
+            for resource in services.buses.resources(request) {
+                one(format!("events:{action}"), resource);
+            }
+        }
         Service::S3 => {}
     }
 }

@@ -1,11 +1,13 @@
 //! The AWS services that the functions use, on one loopback endpoint and in process.
 //!
 //! `front` takes every HTTP request, records it and lets it fail on request; behind it one file per service: `tables` and
-//! `streams` (DynamoDB), `queues` (SQS), `secrets` (Secrets Manager), `keys` (KMS), `objects` (S3). Known differences from
+//! `streams` (DynamoDB), `queues` (SQS), `secrets` (Secrets Manager), `keys` (KMS), `objects` (S3), `buses`
+//! (EventBridge). Known differences from
 //! AWS: one shard per stream, indexes consistent at once, no rights checked, no throttling (but see [`Faults`]),
 //! signatures of requests not checked, queue order kept where nobody promises it.
 
 mod answer;
+mod buses;
 mod clock;
 mod faults;
 mod files;
@@ -23,6 +25,7 @@ mod tables;
 use std::path::PathBuf;
 
 use axum::Router;
+pub use buses::{Buses, Put};
 pub use clock::Clock;
 pub use faults::{Faults, Kind, Rule, When};
 pub use front::Service;
@@ -84,6 +87,8 @@ pub struct Services {
     pub tables: Tables,
     /// DynamoDB streams in process.
     pub streams: Streams,
+    /// EventBridge.
+    pub buses: Buses,
     /// Who called what.
     pub recorder: Recorder,
     /// Which calls fail.
@@ -119,6 +124,8 @@ impl Services {
             .await
             .map_err(OpenError::Tables)?;
         let keys = Keys::open(&wiring.keys, &state.join("keys")).map_err(disk)?;
+        let buses = Buses::open(&wiring.buses, region, &state.join("buses.json"), clock.clone())
+            .map_err(disk)?;
         let secrets =
             Secrets::open(&state.join("secrets"), &state.join("keys/secrets.key"), region, clock)
                 .map_err(disk)?;
@@ -127,6 +134,7 @@ impl Services {
             streams: Streams(tables.clone()),
             queues,
             tables,
+            buses,
             recorder,
             faults,
             secrets,

@@ -1,10 +1,13 @@
 //! The services over HTTP, mostly with AWS's own SDK as the client: what it accepts, and what it makes of our errors.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+mod buses;
 mod calls;
 mod dynamodb;
 mod faults;
 mod keys;
+mod made;
+mod moves;
 mod objects;
 mod queues;
 mod secrets;
@@ -44,9 +47,13 @@ impl Host {
     }
 
     async fn at(state: &Path, in_memory: bool) -> Self {
-        let clock = Clock::manual(1_700_000_000_000);
+        Self::of(&wiring(), state, in_memory, 1_700_000_000_000).await
+    }
+
+    async fn of(wiring: &Wiring, state: &Path, in_memory: bool, now_ms: i64) -> Self {
+        let clock = Clock::manual(now_ms);
         let options = Options { state: state.to_owned(), in_memory, clock: clock.clone() };
-        let services = Services::open(&wiring(), options).await.unwrap();
+        let services = Services::open(wiring, options).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = services.router();
@@ -101,13 +108,20 @@ const QUEUE: &str = "arn:aws:sqs:us-east-1:000000000000:work";
 const QUEUE_URL: &str = "https://sqs.us-east-1.amazonaws.com/000000000000/work";
 const DEAD: &str = "arn:aws:sqs:us-east-1:000000000000:dead";
 const DEAD_URL: &str = "https://sqs.us-east-1.amazonaws.com/000000000000/dead";
+/// Gives up its messages to the same dead letters.
+const OTHER: &str = "arn:aws:sqs:us-east-1:000000000000:other";
+const OTHER_URL: &str = "https://sqs.us-east-1.amazonaws.com/000000000000/other";
 const KEY: &str = "arn:aws:kms:us-east-1:000000000000:key/11111111-2222-3333-4444-555555555555";
 
 fn wiring() -> Wiring {
     Wiring {
         region: "us-east-1".to_owned(),
         tables: vec![table(INBOX, Some("by_due")), table(OUTBOX, None)],
-        queues: vec![queue("work", QUEUE, Some((DEAD.to_owned(), 2))), queue("dead", DEAD, None)],
+        queues: vec![
+            queue("work", QUEUE, Some((DEAD.to_owned(), 2))),
+            queue("other", OTHER, Some((DEAD.to_owned(), 2))),
+            queue("dead", DEAD, None),
+        ],
         buckets: vec!["bodies".to_owned()],
         keys: vec![KEY.to_owned()],
         ..Wiring::default()

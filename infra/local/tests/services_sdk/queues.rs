@@ -16,7 +16,7 @@ use aws_sdk_sqs::{
 };
 use local::services::{Counts, QueueError};
 
-use crate::{DEAD, DEAD_URL, Host, QUEUE, QUEUE_URL, client};
+use crate::{DEAD, DEAD_URL, Host, OTHER_URL, QUEUE, QUEUE_URL, client};
 
 const NO_WAIT: Duration = Duration::ZERO;
 
@@ -257,8 +257,8 @@ async fn limits_are_those_of_sqs_and_errors_are_typed() {
     let visibility =
         client.receive_message().queue_url(QUEUE_URL).visibility_timeout(43_201).send().await;
     assert_eq!(visibility.unwrap_err().code(), Some("InvalidParameterValue"));
-    let moving = client.start_message_move_task().source_arn(DEAD).send().await.unwrap_err();
-    assert_eq!(moving.code(), Some("AWS.SimpleQueueService.UnsupportedOperation"));
+    let tagging = client.tag_queue().queue_url(QUEUE_URL).tags("a", "b").send().await.unwrap_err();
+    assert_eq!(tagging.code(), Some("AWS.SimpleQueueService.UnsupportedOperation"));
 }
 
 #[tokio::test]
@@ -285,7 +285,7 @@ async fn queue_attributes_can_be_read_and_set() {
     let listed = client.list_queues().queue_name_prefix("w").send().await.unwrap();
     assert_eq!(listed.queue_urls(), [QUEUE_URL]);
     let sources = client.list_dead_letter_source_queues().queue_url(DEAD_URL).send().await.unwrap();
-    assert_eq!(sources.queue_urls(), [QUEUE_URL]);
+    assert_eq!(sources.queue_urls(), [OTHER_URL, QUEUE_URL]);
     host.services.queues.send(QUEUE, "x").await.unwrap();
     client.purge_queue().queue_url(QUEUE_URL).send().await.unwrap();
     assert_eq!(host.services.queues.counts(QUEUE).unwrap(), counts(0, 0, 0));

@@ -25,7 +25,8 @@ pub(crate) fn write(lane: &LaneId, delivery: &Delivery) -> Stored<Item> {
         .put("deadline", ms(delivery.deadline))
         .put("created_at", ms(delivery.created_at))
         .put_some("log", log(delivery)?)
-        .put_some("finished_at", delivery.finished_at.map(ms));
+        .put_some("finished_at", delivery.finished_at.map(ms))
+        .put_some("begun", begun(delivery)?);
     Ok(item.done())
 }
 
@@ -44,12 +45,18 @@ pub(crate) fn change(after: &Delivery, retention: Duration) -> Stored<Expression
         .set("deadline", ms(after.deadline))
         .set_or_clear("log", log(after)?)
         .set_or_clear("finished_at", after.finished_at.map(ms))
+        .set_or_clear("begun", begun(after)?)
         .set_or_clear("expires_at", expires_at.map(seconds)))
 }
 
 /// The attempts, as JSON: they are only ever read as a whole.
 fn log(delivery: &Delivery) -> Stored<Option<AttributeValue>> {
     if delivery.log.is_empty() { Ok(None) } else { json(&delivery.log).map(Some) }
+}
+
+/// The mark of an attempt that was begun, as JSON: equal marks are equal texts, for conditions.
+pub(crate) fn begun(delivery: &Delivery) -> Stored<Option<AttributeValue>> {
+    delivery.begun.as_ref().map(json).transpose()
 }
 
 pub(crate) fn read(item: &Item) -> Stored<Delivery> {
@@ -65,6 +72,7 @@ pub(crate) fn read(item: &Item) -> Stored<Delivery> {
         created_at: item.time("created_at")?,
         log: item.some("log", Reader::json)?.unwrap_or_default(),
         finished_at: item.some("finished_at", Reader::time)?,
+        begun: item.some("begun", Reader::json)?,
     })
 }
 
@@ -118,7 +126,7 @@ mod tests {
     #[test]
     fn a_delivery_reads_back_as_it_was_put() {
         let ended = Delivery { state: State::Dead, finished_at: Some(at(9)), ..tried() };
-        for delivery in [a_delivery(), tried(), ended] {
+        for delivery in [a_delivery(), tried(), tried().begins("holder-1", at(7)), ended] {
             assert_eq!(read(&write(&a_lane(), &delivery).unwrap()).unwrap(), delivery);
         }
     }

@@ -91,6 +91,7 @@ pub(crate) fn write_audit(entry: &AuditEntry) -> Item {
 #[cfg(test)]
 mod tests {
     use domain::{
+        destination::Destination,
         endpoint::LaneCount,
         source::{Dedupe, Handler, SchemeChoice},
     };
@@ -128,7 +129,8 @@ mod tests {
         let endpoint = Endpoint {
             tenant: tenant.clone(),
             id: EndpointId::new(Uuid::from_u128(9)),
-            url: "https://example.com/in".to_owned(),
+            destination: Destination::Https("https://example.com/in".to_owned()),
+            idempotent: true,
             patterns: vec!["invoice.*".parse().unwrap()],
             concurrency: Some(5),
             lanes: vec![LaneCount { from: at, count: 2 }],

@@ -1,6 +1,7 @@
 //! Fan-out over the tables in memory: who gets an event, and what a crash leaves behind.
 
 use domain::{
+    destination::Destination,
     endpoint::LaneCount,
     id::EventId,
     outbox::{OutboxRow, Payload},
@@ -26,7 +27,8 @@ fn endpoint(tenant: &str, n: u128, patterns: &[&str]) -> Endpoint {
     Endpoint {
         tenant: tenant.parse().unwrap(),
         id: endpoint_id(n),
-        url: "https://example.com/".to_owned(),
+        destination: Destination::Https("https://example.com/".to_owned()),
+        idempotent: true,
         patterns: patterns.iter().map(|pattern| pattern.parse().unwrap()).collect(),
         concurrency: None,
         lanes: vec![LaneCount { from: at(0), count: 1 }],

@@ -1,7 +1,7 @@
 //! The rules of [`domain::ports::Deliveries`], and of putting one.
 
 use domain::{
-    delivery::{Delivery, MAX_LOG, Next, State},
+    delivery::{Cause, Delivery, MAX_LOG, Next, State},
     endpoint::{Disabled, Health},
     id::{EndpointId, EventId},
     inbox::Noted,
@@ -31,6 +31,9 @@ pub async fn deliveries<T: Tables>(fresh: impl AsyncFn() -> T) {
         an_attempt_is_written_as_it_ended,
         an_attempt_is_written_once,
         of_many_ends_of_one_attempt_one_is_written,
+        of_many_beginnings_of_one_attempt_one_is_written,
+        only_whoever_read_the_mark_ends_what_was_begun,
+        a_redelivery_takes_the_mark_away,
         a_redelivery_writes_the_delivery_the_pointer_and_the_lane,
         only_what_has_ended_is_redelivered,
         a_redelivery_keeps_the_count_of_attempts,
@@ -229,6 +232,57 @@ async fn of_many_ends_of_one_attempt_one_is_written(on: &impl Tables) -> Kept {
     }
     assert_eq!(written.len(), 1);
     assert_eq!(read(on, new.event).await?, written.pop());
+    Ok(())
+}
+
+/// C24: two holders read the same delivery, and one of them sends it.
+async fn of_many_beginnings_of_one_attempt_one_is_written(on: &impl Tables) -> Kept {
+    let new = put(on, event_id(0, 1), 5).await?;
+    let begun: Vec<_> = (0..16).map(|n| new.begins(&format!("holder-{n}"), at(6))).collect();
+    let lane = lane(0);
+    let noted = join_all(begun.iter().map(|begun| on.lanes().record(&lane, &new, begun))).await;
+    let mut written = Vec::new();
+    for (begun, noted) in begun.iter().zip(noted) {
+        if noted? == Noted::Yes {
+            written.push(begun.clone());
+        }
+    }
+    assert_eq!(written.len(), 1);
+    assert_eq!(read(on, new.event).await?, written.pop());
+    Ok(())
+}
+
+/// Its holder is slow, and meanwhile another finds the mark and parks it: the one who writes first decides.
+async fn only_whoever_read_the_mark_ends_what_was_begun(on: &impl Tables) -> Kept {
+    for (n, holder_first) in [(1, true), (2, false)] {
+        let new = put(on, event_id(0, n), 5).await?;
+        let begun = new.begins("slow", at(6));
+        assert_eq!(on.lanes().record(&lane(0), &new, &begun).await?, Noted::Yes);
+        // Somebody who read it before the mark.
+        let blind = tried(&new, 200, Next::Succeeded, 7);
+        assert_eq!(on.lanes().record(&lane(0), &new, &blind).await?, Noted::Moved);
+        let other = Delivery { begun: new.begins("other", at(6)).begun, ..begun.clone() };
+        assert_eq!(on.lanes().record(&lane(0), &other, &blind).await?, Noted::Moved);
+        let done = tried(&begun, 200, Next::Succeeded, 7);
+        let parked = begun.given_up(Cause::Expired, at(8));
+        let (first, second) = if holder_first { (&done, &parked) } else { (&parked, &done) };
+        assert_eq!(on.lanes().record(&lane(0), &begun, first).await?, Noted::Yes);
+        assert_eq!(on.lanes().record(&lane(0), &begun, second).await?, Noted::Moved);
+        assert_eq!(read(on, new.event).await?, Some(first.clone()));
+    }
+    Ok(())
+}
+
+async fn a_redelivery_takes_the_mark_away(on: &impl Tables) -> Kept {
+    let new = put(on, event_id(0, 1), 5).await?;
+    let begun = new.begins("dead", at(6));
+    assert_eq!(on.lanes().record(&lane(0), &new, &begun).await?, Noted::Yes);
+    let cancelled = begun.cancelled(at(7));
+    assert_eq!(on.lanes().record(&lane(0), &begun, &cancelled).await?, Noted::Yes);
+    assert_eq!(read(on, new.event).await?, Some(cancelled));
+    let noted = on.lanes().redeliver(&lane(0), new.event, at(9 * DAY), at(50)).await?;
+    assert_eq!(noted, Noted::Yes);
+    assert_eq!(read(on, new.event).await?.unwrap().begun, None);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The rules of [`domain::ports::Registry`] and [`domain::ports::Configure`].
 
 use domain::{
+    destination::Destination,
     endpoint::{Endpoint, LaneCount},
     id::{EndpointId, TenantId},
     ports::{AuditEntry, Configure as _, Learning as _, Registry as _, SealedSecret},
@@ -49,7 +50,8 @@ fn endpoint(tenant: &str, number: u128) -> Endpoint {
     Endpoint {
         tenant: tenant.parse().unwrap(),
         id: EndpointId::new(Uuid::from_u128(number)),
-        url: "https://example.com/in?a=1".to_owned(),
+        destination: Destination::Https("https://example.com/in?a=1".to_owned()),
+        idempotent: true,
         patterns: vec!["invoice.*".parse().unwrap()],
         concurrency: Some(2),
         lanes: vec![LaneCount { from: at(0), count: 4 }],
@@ -128,7 +130,10 @@ async fn an_endpoint_is_put_once_with_its_secrets(on: &impl Tables) -> Kept {
     let (registry, first) = (on.registry(), endpoint("demo", 1));
     assert_eq!(registry.endpoint(&demo(), first.id).await?, None);
     assert!(registry.add_endpoint(&first, &secrets()).await?);
-    let second = Endpoint { url: "https://example.org".to_owned(), ..first.clone() };
+    let second = Endpoint {
+        destination: Destination::Https("https://example.org".to_owned()),
+        ..first.clone()
+    };
     assert!(!registry.add_endpoint(&second, &[]).await?);
     assert_eq!(registry.endpoint(&demo(), first.id).await?, Some((first.clone(), secrets())));
     assert_eq!(registry.endpoint(&"other".parse().unwrap(), first.id).await?, None);

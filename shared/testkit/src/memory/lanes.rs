@@ -162,7 +162,11 @@ impl Deliveries for Store {
     async fn record(&self, lane: &LaneId, before: &Delivery, after: &Delivery) -> Stored<Noted> {
         self.call("deliveries.record", |tables| {
             match tables.deliveries.get_mut(&(lane.clone(), before.event)) {
-                Some(item) if item.state == State::Pending && item.attempts == before.attempts => {
+                Some(item)
+                    if item.state == State::Pending
+                        && item.attempts == before.attempts
+                        && item.begun == before.begun =>
+                {
                     *item = after.clone();
                     Noted::Yes
                 }
@@ -197,7 +201,7 @@ impl Deliveries for Store {
             match tables.deliveries.get_mut(&(lane.clone(), event)) {
                 Some(item) if item.state != State::Pending => {
                     (item.state, item.due_at, item.deadline) = (State::Pending, now, deadline);
-                    item.finished_at = None;
+                    (item.finished_at, item.begun) = (None, None);
                 }
                 _ => return Noted::Moved,
             }

@@ -22,6 +22,9 @@ pub(super) fn queue_attributes(
     put("DelaySeconds", seconds(settings.delay_ms));
     put("ReceiveMessageWaitTimeSeconds", seconds(settings.receive_wait_ms));
     put("MaximumMessageSize", Value::from("1048576"));
+    if super::fifo::is(arn) {
+        put("FifoQueue", Value::from("true"));
+    }
     if let Some((target, most)) = &settings.redrive {
         let policy = json!({ "deadLetterTargetArn": target, "maxReceiveCount": most });
         put("RedrivePolicy", Value::from(policy.to_string()));

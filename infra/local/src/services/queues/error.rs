@@ -6,8 +6,24 @@ use super::super::answer::AwsError;
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
     /// No queue of this name or ARN.
-    #[error("the queue {0} does not exist; queues come from the template")]
+    #[error(
+        "the queue {0} does not exist; queues come from the template, or CreateQueue makes them"
+    )]
     NoSuchQueue(String),
+    /// A queue of this name with other attributes.
+    #[error(
+        "A queue already exists with the same name and a different value for an attribute: {0}"
+    )]
+    Exists(String),
+    /// A queue that a parameter names by its ARN does not exist.
+    #[error("The resource that you specified for the {0} parameter doesn't exist.")]
+    NoSuchResource(&'static str),
+    /// A task handle that no start gave out.
+    #[error("Task does not exist.")]
+    NoSuchMove,
+    /// A message move task that does not run cannot be cancelled.
+    #[error("the message move task does not run; only one that runs can be cancelled")]
+    MoveIsOver,
     /// A receipt handle that no receive gave out.
     #[error("the receipt handle is not one that a receive of this queue gave out")]
     InvalidReceipt,
@@ -55,6 +71,8 @@ impl QueueError {
         let same = |name: &str| (name.to_owned(), name.to_owned());
         match self {
             Self::NoSuchQueue(_) => ("QueueDoesNotExist".to_owned(), old("NonExistentQueue")),
+            Self::Exists(_) => ("QueueNameExists".to_owned(), "QueueAlreadyExists".to_owned()),
+            Self::NoSuchResource(_) | Self::NoSuchMove => same("ResourceNotFoundException"),
             Self::InvalidReceipt => same("ReceiptHandleIsInvalid"),
             Self::NotInFlight => ("MessageNotInflight".to_owned(), old("MessageNotInflight")),
             Self::Invalid(_) => {
@@ -64,7 +82,7 @@ impl QueueError {
             Self::InvalidContents => same("InvalidMessageContents"),
             Self::Batch(name, _) => ((*name).to_owned(), old(name)),
             Self::InvalidAttributeName(_) => same("InvalidAttributeName"),
-            Self::Unsupported(_) => {
+            Self::Unsupported(_) | Self::MoveIsOver => {
                 ("UnsupportedOperation".to_owned(), old("UnsupportedOperation"))
             }
             Self::Injected | Self::Store(_) => same("InternalError"),
@@ -82,7 +100,11 @@ impl QueueError {
 
     pub(in crate::services) fn into_aws(self) -> AwsError {
         let (shape, code) = self.names();
-        let status = if self.is_senders_fault() { 400 } else { 500 };
+        let status = match self {
+            Self::NoSuchResource(_) | Self::NoSuchMove => 404,
+            Self::Store(_) | Self::Injected => 500,
+            _ => 400,
+        };
         AwsError {
             status,
             query_code: Some(code),

@@ -1,13 +1,18 @@
 //! SQS: standard queues with delay, visibility, retention and dead letters, and faults on request.
 //!
-//! [`Queues`] is the handle for this process (the event sources), `wire` the same over HTTP (the functions).
-//! Message move tasks are not offered yet.
+//! [`Queues`] is the handle for this process (the event sources), `wire` the same over HTTP (the functions); `redrive` and
+//! `moves` are message move tasks.
 
+mod arrivals;
 mod attributes;
+mod create;
 mod digest;
 mod error;
+mod fifo;
 mod message;
+mod moves;
 mod receipt;
+mod redrive;
 mod store;
 pub(super) mod wire;
 
@@ -19,15 +24,13 @@ use std::{
     time::Duration,
 };
 
+use arrivals::Arrivals;
 pub use error::QueueError;
 pub use message::{Counts, Message};
 use message::{Outgoing, Sent};
 use receipt::Receipt;
 use store::{Store, Taking};
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     Service,
@@ -55,7 +58,8 @@ struct Shared {
     clock: Clock,
     /// By ARN.
     settings: RwLock<BTreeMap<String, Settings>>,
-    arrivals: BTreeMap<String, Notify>,
+    arrivals: Arrivals,
+    seen: fifo::Seen,
     recorder: Recorder,
     faults: Faults,
 }
@@ -77,7 +81,7 @@ impl Queues {
         recorder: Recorder,
         faults: Faults,
     ) -> Result<Self, QueueError> {
-        let settings: BTreeMap<String, Settings> = queues
+        let mut settings: BTreeMap<String, Settings> = queues
             .iter()
             .map(|queue| {
                 let settings = Settings {
@@ -91,16 +95,20 @@ impl Queues {
                 (queue.arn.clone(), settings)
             })
             .collect();
-        let arrivals = settings.keys().map(|arn| (arn.clone(), Notify::new())).collect();
+        let store = Store::open(path)?;
+        store.made(&mut settings, |name| wire::arn_for(region, name))?;
+        let arrivals = Arrivals::of(settings.keys());
         let shared = Shared {
-            store: Store::open(path)?,
+            store,
             region: region.to_owned(),
             clock,
             settings: RwLock::new(settings),
             arrivals,
+            seen: fifo::Seen::default(),
             recorder,
             faults,
         };
+        shared.store.resume_moves(shared.clock.now_ms())?;
         Ok(Self { shared: Arc::new(shared), function: None })
     }
 
@@ -114,7 +122,8 @@ impl Queues {
     /// The ARNs of all queues.
     #[must_use]
     pub fn arns(&self) -> Vec<String> {
-        self.shared.arrivals.keys().cloned().collect()
+        let all = self.shared.settings.read().unwrap_or_else(PoisonError::into_inner);
+        all.keys().cloned().collect()
     }
 
     /// Takes up to `max` (1 to 10) messages, waiting at most `wait` for the first. Cancel-safe: nothing is taken until it returns.
@@ -186,6 +195,7 @@ impl Queues {
     /// No such queue, or the file.
     pub fn counts(&self, arn: &str) -> Result<Counts, QueueError> {
         self.shared.settings(arn)?;
+        self.shared.advance()?;
         self.shared.store.counts(arn, self.shared.clock.now_ms())
     }
 
@@ -263,6 +273,7 @@ impl Shared {
             // registered before looking, so that a message sent between the look and the wait still wakes
             let mut arrival = pin!(arrivals.notified());
             arrival.as_mut().enable();
+            self.advance()?;
             let settings = self.settings(arn)?;
             let taking = Taking {
                 max: max.clamp(1, 10),
@@ -284,7 +295,8 @@ impl Shared {
             if Instant::now() >= deadline {
                 return Ok(messages);
             }
-            let next = self.store.next_visible(arn)?.map(|next| next - self.clock.now_ms());
+            let next = [self.store.next_visible(arn)?, self.store.next_move_at()?];
+            let next = next.into_iter().flatten().min().map(|next| next - self.clock.now_ms());
             let until = match next.and_then(|next| u64::try_from(next.max(1)).ok()) {
                 Some(next) => deadline.min(Instant::now() + Duration::from_millis(next)),
                 None => deadline,

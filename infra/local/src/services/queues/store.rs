@@ -15,6 +15,7 @@ use super::{
     Settings, digest,
     error::QueueError,
     message::{Counts, Message, Outgoing, Sent},
+    moves,
     receipt::Receipt,
 };
 use crate::services::answer::fresh_id;
@@ -34,7 +35,8 @@ const SCHEMA: &str = "
         visible_at INTEGER NOT NULL,
         expires_at INTEGER NOT NULL,
         receives INTEGER NOT NULL DEFAULT 0,
-        first_received_at INTEGER
+        first_received_at INTEGER,
+        arrived_at INTEGER
     ) STRICT;
     CREATE INDEX IF NOT EXISTS message_due ON message (queue, visible_at);
     CREATE INDEX IF NOT EXISTS message_old ON message (queue, expires_at);
@@ -60,14 +62,24 @@ impl Store {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.execute_batch(SCHEMA)?;
+        connection.execute_batch(moves::SCHEMA)?;
+        let knows_arrivals = connection.query_row(
+            "SELECT count(*) FROM pragma_table_info('message') WHERE name = 'arrived_at'",
+            [],
+            |row| row.get::<_, i64>(0),
+        )?;
+        if knows_arrivals == 0 {
+            // a state folder from before there were moves
+            connection.execute_batch("ALTER TABLE message ADD COLUMN arrived_at INTEGER")?;
+        }
         Ok(Self(Mutex::new(connection)))
     }
 
-    fn locked(&self) -> MutexGuard<'_, Connection> {
+    pub(super) fn locked(&self) -> MutexGuard<'_, Connection> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn transaction<T>(
+    pub(super) fn transaction<T>(
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, QueueError>,
     ) -> Result<T, QueueError> {
@@ -134,7 +146,7 @@ impl Store {
             if let Some((target, most, retention_ms)) = dead_letters {
                 moved = transaction
                     .prepare_cached(
-                        "UPDATE message SET queue = ?3, source = ?1, visible_at = ?2, expires_at = sent_at + ?5
+                        "UPDATE message SET queue = ?3, source = ?1, visible_at = ?2, arrived_at = ?2, expires_at = sent_at + ?5
                          WHERE queue = ?1 AND visible_at <= ?2 AND receives >= ?4",
                     )?
                     .execute(params![queue, now, target, most, retention_ms])?;

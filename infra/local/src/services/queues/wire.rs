@@ -8,7 +8,7 @@ use super::{
     Queues, Settings,
     attributes::{self, queue_attributes},
     error::QueueError,
-    is,
+    fifo, is,
     message::{Message, Outgoing, Sent},
 };
 use crate::services::{
@@ -28,18 +28,23 @@ pub(in crate::services) fn iam_action(action: &str) -> String {
     format!("sqs:{}", action.strip_suffix("Batch").unwrap_or(action))
 }
 
+/// The ARN of a queue.
+pub(super) fn arn_for(region: &str, name: &str) -> String {
+    format!("arn:aws:sqs:{region}:000000000000:{name}")
+}
+
 impl Queues {
     /// The ARN of the queue that a request names by URL or by name; `*` where it names none.
     pub(in crate::services) fn resource(&self, request: &Value) -> String {
         let name = text(request, "QueueUrl").map(name_of).or_else(|| text(request, "QueueName"));
         match name {
             Some(name) => self.arn_of(name).unwrap_or_else(|_| self.arn_for(name)),
-            None => "*".to_owned(),
+            None => text(request, "SourceArn").unwrap_or("*").to_owned(),
         }
     }
 
-    fn arn_for(&self, name: &str) -> String {
-        format!("arn:aws:sqs:{}:000000000000:{name}", self.shared.region)
+    pub(super) fn arn_for(&self, name: &str) -> String {
+        arn_for(&self.shared.region, name)
     }
 
     fn arn_of(&self, name: &str) -> Result<String, QueueError> {
@@ -47,7 +52,7 @@ impl Queues {
         self.shared.settings(&arn).map(|_| arn)
     }
 
-    fn url_of(&self, name: &str) -> String {
+    pub(super) fn url_of(&self, name: &str) -> String {
         format!("https://sqs.{}.amazonaws.com/000000000000/{name}", self.shared.region)
     }
 
@@ -68,6 +73,10 @@ impl Queues {
                 self.arn_of(name)?;
                 return Ok(json!({ "QueueUrl": self.url_of(name) }));
             }
+            "CreateQueue" => return self.create(request),
+            "StartMessageMoveTask" => return self.start_move(request),
+            "ListMessageMoveTasks" => return self.list_moves(request),
+            "CancelMessageMoveTask" => return self.cancel_move(request),
             "SendMessage"
             | "SendMessageBatch"
             | "ReceiveMessage"
@@ -85,14 +94,14 @@ impl Queues {
         let arn = self.arn_of(name_of(url))?;
         match action {
             "SendMessage" => {
-                let outgoing = outgoing(caller, request)?;
-                Ok(sent_json(&self.shared.send(&arn, outgoing, strike)?))
+                let outgoing = outgoing(&arn, caller, request)?;
+                Ok(sent_json(&self.send_once(&arn, request, outgoing, strike)?))
             }
             "SendMessageBatch" => {
                 too_long(request)?;
                 batch(request, strike, |entry| {
-                    let outgoing = outgoing(caller, entry)?;
-                    Ok(sent_json(&self.shared.send(&arn, outgoing, strike)?))
+                    let outgoing = outgoing(&arn, caller, entry)?;
+                    Ok(sent_json(&self.send_once(&arn, entry, outgoing, strike)?))
                 })
             }
             "ReceiveMessage" => self.receive_over_http(&arn, request, strike).await,
@@ -214,7 +223,7 @@ fn names(request: &Value, member: &str) -> Vec<String> {
 }
 
 /// An optional whole number within its limits.
-fn limited(
+pub(super) fn limited(
     request: &Value,
     member: &str,
     least: u64,
@@ -231,7 +240,7 @@ fn limited(
     }
 }
 
-fn outgoing(caller: &str, request: &Value) -> Result<Outgoing, QueueError> {
+fn outgoing(arn: &str, caller: &str, request: &Value) -> Result<Outgoing, QueueError> {
     let body = text(request, "MessageBody").ok_or(QueueError::Missing("MessageBody"))?;
     if body.is_empty() {
         return Err(QueueError::Missing("MessageBody"));
@@ -253,9 +262,7 @@ fn outgoing(caller: &str, request: &Value) -> Result<Outgoing, QueueError> {
     }) {
         return Err(QueueError::Invalid("Value for parameter MessageGroupId is invalid. Reason: it must be 1 to 128 printable characters.".to_owned()));
     }
-    if request.get("MessageDeduplicationId").is_some_and(|id| !id.is_null()) {
-        return Err(QueueError::Invalid("The request includes a parameter that is not valid for this queue type: MessageDeduplicationId".to_owned()));
-    }
+    fifo::check(arn, request)?;
     let delay = limited(request, "DelaySeconds", 0, DELAY_SECONDS)?;
     let trace_header = request
         .get("MessageSystemAttributes")
