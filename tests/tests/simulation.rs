@@ -35,6 +35,8 @@ mod run;
 mod scenes;
 #[path = "simulation/subscriber.rs"]
 mod subscriber;
+#[path = "simulation/things.rs"]
+mod things;
 #[path = "simulation/world.rs"]
 mod world;
 

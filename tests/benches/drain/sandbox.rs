@@ -94,7 +94,8 @@ pub(crate) async fn drain(port: u16, events: u64) -> Drained {
     for first in (0..events).step_by(BATCH as usize) {
         let mut batch = SqsEvent::default();
         batch.records.extend((first..events.min(first + BATCH)).map(message));
-        let answer = worker.batch(batch, now() + Duration::from_secs(30), || 0.5).await.unwrap();
+        let ends = now() + Duration::from_secs(30);
+        let answer = Box::pin(worker.batch(batch, ends, || 0.5)).await.unwrap();
         assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
         // As the function does at the end of each batch.
         drop(worker.metrics.lines(now()));

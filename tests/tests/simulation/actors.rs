@@ -41,6 +41,7 @@ use worker::{
 use crate::{
     ports::Broken,
     subscriber,
+    things::THINGS,
     world::{BATCHED, FAMILY, RULES, SIGNING, Send, World, tenant},
 };
 
@@ -107,6 +108,7 @@ pub(crate) fn provider<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process
 /// One request of the provider, from its signature to the answer. Whether the answer is 2xx.
 pub(crate) async fn accept(world: &World, fact: usize) -> bool {
     let (signing, now, body) = (&*SIGNING, world.now(), world.request(fact));
+    world.truth.change(&world.facts[fact]);
     let source: SourceName = world.facts[fact].key.source().clone();
     let url = format!("https://hooks.example/webhooks/{source}");
     let outgoing = Outgoing {
@@ -121,7 +123,11 @@ pub(crate) async fn accept(world: &World, fact: usize) -> bool {
     let request =
         Request { method: "POST", url: &url, headers: &headers, body: &body, path_secret: None };
     let verified = signing::verify(&signing.scheme, &signing.verifies, &request, now).unwrap();
-    let scheme = if source.as_str() == BATCHED { &signing.batched } else { &signing.scheme };
+    let scheme = match source.as_str() {
+        BATCHED => &signing.batched,
+        THINGS => &signing.versionless,
+        _ => &signing.scheme,
+    };
     let handler = Handler::Mirror { emit_to: None, states: None };
     let source = Source::new(source, SchemeChoice::Preset("stripe".to_owned()), handler, now);
     let incoming = Incoming::verified(&source, verified, &headers).under(scheme, &request, now);
@@ -156,9 +162,12 @@ pub(crate) fn reconciler<'w>(world: &'w World, rng: &mut StdRng) -> Option<Proce
 /// An event of the provider's list, accepted as ingress accepts one. Whether it is in the table.
 pub(crate) async fn fetch(world: &World, fact: usize) -> bool {
     let (now, body, headers) = (world.now(), world.facts[fact].body.as_slice(), HeaderMap::new());
+    world.truth.change(&world.facts[fact]);
     let request = Request { method: "GET", url: "/", headers: &headers, body, path_secret: None };
-    let identity = signing::identify(&SIGNING.scheme, &request, now);
     let source = world.facts[fact].key.source().clone();
+    let is_thing = source.as_str() == THINGS;
+    let scheme = if is_thing { &SIGNING.versionless } else { &SIGNING.scheme };
+    let identity = signing::identify(scheme, &request, now);
     let incoming = Incoming::fetched(source, Fetched { body, identity });
     door(world).accept(incoming, world.name("token"), now).await.is_ok()
 }

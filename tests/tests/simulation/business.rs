@@ -45,6 +45,7 @@ fn event(id: &str, event_type: &str, says: Says, object: &Value) -> Fact {
         body: body.to_string().into_bytes(),
         object: None,
         says: Some(says),
+        thing: None,
         nature: Nature::Good,
     }
 }
@@ -94,7 +95,10 @@ pub(crate) fn facts(rng: &mut StdRng) -> Vec<Fact> {
         let name = format!("or_p{order}");
         let states = (0..STATES.len()).filter(|_| rng.random_bool(0.5)).collect::<Vec<_>>();
         for state in &states {
-            facts.push(intent(&next(), *state, &name));
+            // A provider may tell one thing under two ids.
+            for _ in 0..rng.random_range(1..=2) {
+                facts.push(intent(&next(), *state, &name));
+            }
         }
         if states.is_empty() {
             continue;

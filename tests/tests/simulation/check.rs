@@ -16,6 +16,7 @@ use crate::{
     actors::{credit, credit_of},
     business::{self, PAYMENTS},
     model::{self, Expected},
+    things::{self, THINGS},
     world::{BATCHED, Fact, Nature, World, endpoint},
 };
 
@@ -24,6 +25,7 @@ use crate::{
 pub(crate) struct Seen {
     rows: BTreeMap<String, (Status, u32)>,
     objects: BTreeMap<model::Name, (Version, String)>,
+    things: BTreeMap<String, u64>,
 }
 
 /// What holds at every moment. Also remembers what the rows say was applied.
@@ -36,6 +38,7 @@ pub(crate) fn always(world: &World, seen: &mut Seen) -> Vec<String> {
     violations.extend(credited_once(world, &tables));
     violations.extend(lines_have_orders(&tables));
     violations.extend(business::never_twice(&tables));
+    violations.extend(things_go_on(&tables, seen));
     violations
 }
 
@@ -49,8 +52,8 @@ pub(crate) fn at_rest(world: &World) -> Vec<String> {
             None => violations.push(format!("L6, {} never arrived, in either way", fact.key)),
             Some(row) => violations.extend(ended(fact, row)),
         }
-        // What follows from a payment is told in words of our own.
-        if fact.says.is_none() {
+        // What follows from a payment is told in words of our own, and a thing's state in the provider's.
+        if fact.says.is_none() && fact.thing.is_none() {
             violations.extend(told(world, &tables, fact));
         }
     }
@@ -60,6 +63,10 @@ pub(crate) fn at_rest(world: &World) -> Vec<String> {
     violations.extend(credits(world, &tables, &expected));
     violations.extend(business::all_done(world, &tables));
     violations.extend(works(&tables));
+    let (held, furthest) = (things::held(&tables), things::furthest(&world.facts));
+    if held != furthest {
+        violations.push(format!("L12, D3, D8: things are {held:?}, not {furthest:?}"));
+    }
     violations.extend(deliveries(world, &tables));
     violations
 }
@@ -133,6 +140,18 @@ fn newer_is_not_overwritten(tables: &Tables, seen: &mut Seen) -> Vec<String> {
         let was = seen.objects.insert(name, is.clone());
         if was.as_ref().is_some_and(|was| *was > is) {
             violations.push(format!("L12, object {} went from {was:?} back to {is:?}", object.id));
+        }
+    }
+    violations
+}
+
+/// L12, D8, D9: a thing without versions never goes back, whoever asked first and whoever was answered last.
+fn things_go_on(tables: &Tables, seen: &mut Seen) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (thing, n) in things::held(tables) {
+        let was = seen.things.insert(thing.clone(), n);
+        if was.is_some_and(|was| was > n) {
+            violations.push(format!("L12, D8: {thing} went from {was:?} back to {n}"));
         }
     }
     violations
@@ -258,7 +277,10 @@ fn credits(world: &World, tables: &Tables, expected: &Expected) -> Vec<String> {
 fn objects(tables: &Tables, expected: &Expected) -> Vec<String> {
     let mut violations = Vec::new();
     let mut is = BTreeMap::new();
-    let of_others = tables.objects.iter().filter(|((source, _), _)| source.as_str() != PAYMENTS);
+    let of_others = tables
+        .objects
+        .iter()
+        .filter(|((source, _), _)| ![PAYMENTS, THINGS].contains(&source.as_str()));
     for ((source, object), found) in of_others {
         is.insert((source.to_string(), object.kind.clone(), object.id.clone()), found);
     }

@@ -20,7 +20,7 @@ use testkit::{
 
 use crate::{
     actors,
-    business::{CAME, PAID, STATES, came, intent, paid},
+    business::{CAME, PAID, came, intent, paid},
     named::{accepted, all_is_well, handled, invoice, message, permutations, run, shuffle, status},
     world::{FAMILY, Fact, Nature, PAUSE_SEEN, World, fact, line, order},
 };
@@ -67,8 +67,10 @@ fn an_invoice_grants_one_credit_in_whatever_words_and_order_it_is_told() {
 /// out once.
 #[test]
 fn an_order_ends_paid_and_is_paid_out_once_in_whatever_order_it_is_told() {
+    // That it is paid is told twice, by two events.
+    let states = [0, 1, 2, 3, 3];
     let facts: Vec<_> =
-        (0..STATES.len()).map(|state| intent(&format!("evt_{state}"), state, "or_p1")).collect();
+        (0..).zip(states).map(|(n, state)| intent(&format!("evt_{n}"), state, "or_p1")).collect();
     in_every_order(&facts, |world| {
         assert_eq!((told(world, "payout.due"), told(world, "order.paid")), (1, 1));
         let tables = world.sim.store.tables();
@@ -325,6 +327,16 @@ fn begin_replay(world: &World) -> ReplayId {
     *world.sim.store.tables().bulks.keys().next().unwrap()
 }
 
+/// As often as a sweep would, and one after the other, whatever becomes of each.
+fn advance_all(world: &World, id: ReplayId) {
+    for _ in 0..20 {
+        let _ = run(world, actors::advance(world, id));
+        if world.sim.store.tables().open_bulks.is_empty() {
+            break;
+        }
+    }
+}
+
 /// How many cycles each event has had.
 fn cycles(world: &World) -> Vec<u32> {
     let tables = world.sim.store.tables();
@@ -338,7 +350,7 @@ fn a_bulk_replay_that_dies_at_any_call_runs_each_event_once() {
     let world = five_parked();
     let id = begin_replay(&world);
     world.sim.store.chaos.heal();
-    run(&world, actors::advance(&world, id)).unwrap().unwrap();
+    advance_all(&world, id);
     let calls = world.sim.store.chaos.calls();
     assert!(calls.contains(&"inbox.read"), "{calls:?}");
     for when in [When::Before, When::After] {
@@ -347,14 +359,12 @@ fn a_bulk_replay_that_dies_at_any_call_runs_each_event_once() {
                 let world = five_parked();
                 let id = begin_replay(&world);
                 world.sim.store.chaos.at(n, when, fault);
-                let _ = run(&world, actors::advance(&world, id));
+                advance_all(&world, id);
                 world.heal();
                 all_is_well(&world);
                 assert_eq!(cycles(&world), [1; 6], "{fault:?} {when:?} {call}");
-                // What a page took leaves the index of what is parked. If its count was not written, nobody finds it there
-                // again: the count may be too small, never too large.
                 let counts = world.sim.store.tables().bulks[&id].counts;
-                assert!(counts.replayed <= 5, "{fault:?} {when:?} {call}: {counts:?}");
+                assert_eq!(counts.replayed, 5, "{fault:?} {when:?} {call}: {counts:?}");
             }
         }
     }
@@ -368,7 +378,9 @@ fn two_who_advance_one_replay_beside_workers_run_each_event_once() {
         let id = begin_replay(&world);
         let rng = &mut StdRng::seed_from_u64(seed);
         let advance = || async {
-            let _ = actors::advance(&world, id).await;
+            for _ in 0..4 {
+                let _ = actors::advance(&world, id).await;
+            }
         };
         let mut work = vec![advance().boxed_local(), advance().boxed_local()];
         for fact in 1..4 {

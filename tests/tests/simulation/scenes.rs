@@ -5,6 +5,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use domain::{
+    event::Version,
     inbox::{Failure, Row, Status},
     message::InboundMessage,
     ports::Queue as _,
@@ -20,6 +21,7 @@ use crate::{
     actors::{self, Handed, Process},
     named::{accepted, handled, invoice, message, run},
     run::settle,
+    things::changed,
     world::{Fact, Nature, PADDING, PAUSE_SEEN, World, fact, line, order},
 };
 
@@ -55,12 +57,14 @@ enum Given {
 }
 
 /// What a worker writes (DESIGN 13): each must be written in one scene at least.
-const WRITES: [&str; 8] = [
+const WRITES: [&str; 10] = [
     "inbox.note",
     "inbox.park",
     "inbox.finish",
     "inbox.rearm",
     "state.commit",
+    "state.lease",
+    "state.give_back",
     "queue.defer",
     "queue.send",
     "bodies.put",
@@ -150,6 +154,11 @@ fn scenes() -> Vec<Scene> {
             leaves: Status::Pending,
             ..scene("its source is paused, and it killed its process before", of(Nature::Killer))
         },
+        scene("its thing has to be asked for", vec![changed("evt_1", "in_1", 1)]),
+        scene(
+            "its thing has to be asked for again",
+            vec![changed("evt_1", "in_1", 1), changed("evt_2", "in_1", 2)],
+        ),
         scene(
             "its order has come",
             vec![order("evt_1", "or_3"), line("evt_2", "or_3", Nature::Good)],
@@ -238,7 +247,12 @@ impl Scene {
             format!("{} {} {why:?} {:?}", row.new.key, row.status, row.results)
         });
         let objects = tables.objects.iter().map(|((_, object), is)| {
-            format!("{} {:?} {} {}", object.id, is.version, is.tie, is.deleted)
+            // How often it was asked for may differ.
+            let version = match &is.version {
+                Version::Reading(_) => "as it was read".to_owned(),
+                version => format!("{version:?}"),
+            };
+            format!("{} {version} {} {}", object.id, is.tie, is.deleted)
         });
         let outgoing = tables.outbox.values().map(|row| {
             format!("{} {} {:?}", row.event.id, row.event.event_type, row.event.payload)

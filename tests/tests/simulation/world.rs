@@ -35,6 +35,7 @@ use crate::{
     business::{self, PAYMENTS, Says},
     ports::{AlwaysThere, Broken, Sim},
     subscriber::{self, Subscriber},
+    things::{self, THINGS, Truth},
 };
 
 /// How long the queue hides a received message.
@@ -91,6 +92,8 @@ pub(crate) struct Fact {
     pub(crate) object: Option<(ObjectRef, Version)>,
     /// What it says of a business; events of payments only.
     pub(crate) says: Option<Says>,
+    /// Which thing has changed, and for the how manieth time; things without versions only.
+    pub(crate) thing: Option<(String, u64)>,
     /// What it is for.
     pub(crate) nature: Nature,
 }
@@ -180,6 +183,8 @@ pub(crate) struct World {
     pub(crate) sources: Sources<AlwaysThere>,
     /// What it remembers of.
     pub(crate) registry: Arc<Store>,
+    /// Who is asked how far a thing is.
+    pub(crate) truth: Truth,
     /// The relay's and the sweeper's memory of endpoints.
     pub(crate) cache: EndpointCache,
     /// What is counted, and not looked at.
@@ -195,6 +200,8 @@ pub(crate) struct Signing {
     pub(crate) scheme: Scheme,
     /// The same of a provider that sends several events in one request.
     pub(crate) batched: Scheme,
+    /// The same of a provider whose events carry no version.
+    pub(crate) versionless: Scheme,
     /// The provider's.
     pub(crate) signs: SigningKey,
     /// Ours.
@@ -210,6 +217,7 @@ pub(crate) static SIGNING: LazyLock<Signing> = LazyLock::new(|| {
         verifies: vec![Key::parse(&scheme, "k1", &secret).unwrap()],
         scheme,
         batched: Scheme::from_value(batched()).unwrap(),
+        versionless: Scheme::from_value(things::scheme()).unwrap(),
     }
 });
 
@@ -240,6 +248,7 @@ impl World {
                 _ => None,
             })
             .collect();
+        let truth = Truth::default();
         let (fresh, stale) = (PAUSE_SEEN, Duration::from_secs(3600));
         let world = Self {
             sim,
@@ -253,8 +262,10 @@ impl World {
             born: Cell::default(),
             stream: Cell::default(),
             applied: RefCell::default(),
-            sources: Sources::new(AlwaysThere(Arc::clone(&registry)), fresh, stale),
+            sources: Sources::new(AlwaysThere(Arc::clone(&registry)), fresh, stale)
+                .asking(truth.asker()),
             registry,
+            truth,
             cache: EndpointCache::default(),
             metrics: Metrics::new("sim"),
             clock: AtomicI64::new(BEGIN * 1000),
@@ -270,6 +281,8 @@ impl World {
         let world = Self::calm(facts(&mut rng), broken);
         world.sim.set_conflicts(seed, weather.conflicts);
         world.subscriber.set_failures(seed, weather.failures);
+        // Also with reliable answers it takes its time.
+        world.truth.set_failures(seed, (weather.failures / 2.0).max(1e-9));
         storm(&world.sim.store.chaos, seed, weather.faults, weather.crashes);
         storm(&world.inbound.chaos, !seed, weather.queue_faults, weather.crashes);
         storm(&world.wake.chaos, seed ^ 0xffff, weather.queue_faults, weather.crashes);
@@ -301,6 +314,7 @@ impl World {
     pub(crate) fn heal(&self) {
         self.sim.set_conflicts(0, 0.0);
         self.subscriber.set_failures(0, 0.0);
+        self.truth.set_failures(0, 0.0);
         self.sim.store.chaos.heal();
         self.inbound.chaos.heal();
         self.wake.chaos.heal();
@@ -406,6 +420,7 @@ fn configure(store: &Store) {
         let source = Source::new(name.parse().unwrap(), scheme, handler, long_ago);
         tables.sources.insert(source.name.clone(), source);
     }
+    tables.sources.insert(THINGS.parse().unwrap(), things::source());
     let wants_all = |tenant: TenantId| Endpoint {
         tenant,
         id: endpoint(),
@@ -457,6 +472,7 @@ pub(crate) fn fact(
         body: body.to_string().into_bytes(),
         object: matches!(source, "mirror" | FAMILY).then_some((object, Version::Number(version))),
         says: None,
+        thing: None,
         nature,
     }
 }
@@ -476,6 +492,7 @@ pub(crate) fn line(id: &str, order: &str, nature: Nature) -> Fact {
         body: body.to_string().into_bytes(),
         object: Some((object, Version::Number(1))),
         says: None,
+        thing: None,
         nature,
     }
 }
@@ -521,6 +538,17 @@ fn facts(rng: &mut StdRng) -> Vec<Fact> {
     }
     if rng.random_bool(0.7) {
         facts.extend(business::facts(rng));
+    }
+    if rng.random_bool(0.7) {
+        for thing in 0..rng.random_range(1..=2) {
+            for n in 1..=rng.random_range(1..=4) {
+                facts.push(things::changed(
+                    &format!("evt_t{thing}_{n}"),
+                    &format!("in_t{thing}"),
+                    n,
+                ));
+            }
+        }
     }
     if rng.random_bool(0.4) {
         facts.push(fact("forward", "evt_u", "refund.made", "re_1", 1, 0, Nature::Unwanted));

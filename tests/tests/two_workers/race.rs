@@ -278,7 +278,7 @@ async fn work(deployment: &Deployment, text: String, plan: PlanFn, now: Timestam
     };
     let message = Received { receipt: text.clone(), text, receives: 1, sent_at: now };
     deployment.start.wait().await;
-    worker.handle(&message, 0.5, std::future::pending()).await
+    Box::pin(worker.handle(&message, 0.5, std::future::pending())).await
 }
 
 impl State for Seat<'_> {
