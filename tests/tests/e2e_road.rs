@@ -462,7 +462,7 @@ async fn a_parked_event_comes_back_by_its_provider_or_by_the_console_and_says_wh
     let ids: Vec<_> = subscriber.until(2).await?.iter().map(|seen| seen.id().to_owned()).collect();
     assert_eq!(ids.len(), 2, "{ids:?}");
     let parked = api.client().get("/v1/parked").await?.good()?;
-    assert_eq!(parked, json!({ "parked": [], "more": false }));
+    assert_eq!((&parked["parked"], &parked["more"]), (&json!([]), &json!(false)), "{parked}");
     Ok(())
 }
 
