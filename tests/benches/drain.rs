@@ -14,6 +14,7 @@
     clippy::print_stdout,
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "a benchmark prints"
 )]
 

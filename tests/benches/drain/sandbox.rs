@@ -91,7 +91,8 @@ pub(crate) async fn drain(port: u16, events: u64) -> Drained {
     };
     let before_kib = kib("VmRSS");
     let began = Instant::now();
-    for first in (0..events).step_by(BATCH as usize) {
+    let batches = events.div_ceil(BATCH);
+    for first in (0..batches).map(|batch| batch * BATCH) {
         let mut batch = SqsEvent::default();
         batch.records.extend((first..events.min(first + BATCH)).map(message));
         let ends = now() + Duration::from_secs(30);
