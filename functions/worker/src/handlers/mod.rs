@@ -268,7 +268,7 @@ pub(crate) mod tests {
         let deep = "[".repeat(100_000);
         let bad = [r#"{"a":[7.0]}"#, r#"{"a":["7"]}"#, r#"{"a":[]}"#, "7", "a=7", "", &deep];
         for body in bad {
-            assert_eq!(read(body.as_bytes()), None, "{}", &body[..body.len().min(20)]);
+            assert_eq!(read(body.as_bytes()), None, "{} bytes", body.len());
         }
         assert_eq!(Event::new(&row, b"7").read::<u64>(""), Some(7));
     }

@@ -190,14 +190,16 @@ impl World {
     pub(crate) async fn sweeps(&self) {
         for _ in 0..5 {
             self.later(1000);
-            let tables = self.store.tables();
-            let rows = tables.inbox.values().map(|item| item.row.clone());
-            let due: Vec<Row> = rows.filter(|row| row.status == Status::Pending).collect();
-            drop(tables);
-            for row in due {
+            for row in self.pending() {
                 self.handle(&row.new.key).await;
             }
         }
+    }
+
+    fn pending(&self) -> Vec<Row> {
+        let tables = self.store.tables();
+        let rows = tables.inbox.values().map(|item| item.row.clone());
+        rows.filter(|row| row.status == Status::Pending).collect()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
