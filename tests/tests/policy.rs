@@ -327,6 +327,7 @@ async fn asked(host: &Host) -> Result<()> {
     stripe.send_until_accepted(host, &event).await?;
     api.until("asked", "evt_asked", "processed").await?;
     ensure!(provider.count() == 1, "{:?}", provider.seen());
+    api.client().get("/v1/sources/asked/objects/invoice/in_asked").await?.good()?;
     Ok(())
 }
 

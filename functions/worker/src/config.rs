@@ -2,17 +2,16 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use aws_sdk_dynamodb::Client;
 use domain::{
     address::{AddressPolicy, EndpointUrl},
     inbox::Limits,
     retry::Backoff,
 };
-use dynamo::{Commits, InboxTable, RegistryTable, StateTable};
+use dynamo::{Client, Commits, InboxTable, RegistryTable, StateTable};
 use egress::resolve::SystemResolver;
 use runtime::{
     SecretsManager,
-    aws::{self, Aws, Service},
+    aws::{self, Aws},
     env::{BadEnv, Base, Env},
 };
 use url::Host;
@@ -132,8 +131,7 @@ pub struct Tables {
 
 impl Config {
     /// The tables, as this configuration names them.
-    pub fn tables(&self, aws: &Aws) -> Tables {
-        let client = Client::new(&aws.config(Service::DynamoDb));
+    pub fn tables(&self, client: Client) -> Tables {
         let inbox = InboxTable::new(client.clone(), self.inbox_table.clone(), self.pending_shards);
         let commits = Commits {
             inbox: self.inbox_table.clone(),

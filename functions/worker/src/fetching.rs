@@ -66,7 +66,9 @@ pub(crate) enum Asked {
 
 type Asking<'a> = Pin<Box<dyn Future<Output = Stored<Asked>> + Send + 'a>>;
 
-/// Asks providers. A trait object, against our habit: as a type it would be two more parameters of everything that a
+/// Asks providers.
+///
+/// A trait object, against our habit: as a type it would be two more parameters of everything that a
 /// worker does, for one call of the network.
 pub(crate) trait Ask: Send + Sync + fmt::Debug {
     fn ask<'a>(&'a self, question: Question<'a>) -> Asking<'a>;
@@ -227,8 +229,8 @@ where
             },
         };
         let is_active = |token: &&Arc<SourceSecret>| token.expires_at.is_none_or(|end| now < end);
-        // The one that was added last stands last.
-        Ok(tokens.iter().rev().filter(is_active).map(Arc::clone).collect())
+        // The one that was added last stands first.
+        Ok(tokens.iter().filter(is_active).map(Arc::clone).collect())
     }
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use runtime::{
     BodyStore, SqsQueue,
-    aws::{Aws, Pace},
+    aws::{Aws, Pace, Service},
     telemetry::{self, Metrics},
 };
 use worker::{Sources, Worker, config::Config, handlers::SHIPPED};
@@ -15,7 +15,8 @@ async fn main() -> Result<(), Error> {
     let c = Config::from_env()?;
     telemetry::init(&c.base);
     let aws = Aws::new(&c.aws, Pace::BACKGROUND);
-    let (tables, metrics) = (c.tables(&aws), &Metrics::new(&c.base.env_name));
+    let tables = c.tables(aws_sdk_dynamodb::Client::new(&aws.config(Service::DynamoDb)));
+    let metrics = &Metrics::new(&c.base.env_name);
     let asker = c.asker(&aws, tables.state.clone(), Timestamp::now)?;
     let worker = &Worker {
         inbox: &tables.inbox,

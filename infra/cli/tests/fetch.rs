@@ -1,5 +1,6 @@
 //! How a source is told to ask its provider, and with which token, against a deployment that writes down what it is asked.
-#![expect(clippy::unwrap_used, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
+#![expect(dead_code, reason = "the fake is shared with other suites, and each uses a part of it")]
 
 mod fake;
 mod support;

@@ -95,8 +95,9 @@ pub fn is_covered(known: Option<&Object>, armed_at: Timestamp) -> bool {
     known.is_some_and(|known| known.fetched && known.as_of.duration_since(armed_at) > COVERS_AFTER)
 }
 
-/// Whether an event leaves it open what the object is now: it has no version, or the version that is known and another
-/// content. What was read without a version compares with no event, so it is read again.
+/// Whether an event leaves it open what the object is now: it has no version, or the known one and another content.
+///
+/// What was read without a version compares with no event, so it is read again.
 pub fn is_doubtful(version: Option<&Version>, body: &Value, known: Option<&Object>) -> bool {
     let Some(version) = version else { return true };
     known.is_some_and(|known| {

@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(judged, Judged::State { fields: body["order"].clone(), version: Some(version) });
     }
 
-    fn own(version: Value) -> Asked {
+    fn own(version: &Value) -> Asked {
         let own =
             json!({ "url": "https://a.example.com/{id}", "auth": "none", "version": version });
         let fetcher = Fetcher::from_value(own).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     fn a_version_may_have_parts_and_a_missing_one_is_none() {
         let parts = json!({ "parts": [{ "from": "/a" }, { "from": "/b", "kind": "lexical" }] });
         let check = |rules: &Value, body: &str, expected: Option<Version>| {
-            let judged = own(rules.clone()).judge(&answered(200, &[], body));
+            let judged = own(rules).judge(&answered(200, &[], body));
             assert!(
                 matches!(judged, Judged::State { version, .. } if version == expected),
                 "{body}"
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_refusal_means_what_its_status_says() {
-        let own = own(Value::Null);
+        let own = own(&Value::Null);
         for (status, expected) in [
             (401, Judged::Refused(401)),
             (403, Judged::Refused(403)),

@@ -134,11 +134,10 @@ pub(crate) fn leaf(value: &Value) -> Option<String> {
 pub(crate) fn percent(value: &str) -> Option<String> {
     let mut out = String::new();
     for byte in value.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte))
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
         }
     }
     Some(out)

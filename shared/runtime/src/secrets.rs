@@ -51,8 +51,9 @@ impl SecretsManager {
         Self { client, prefix, folder: "in", key_arn: None }
     }
 
-    /// The tokens with which the sources' providers are asked, instead of the secrets with which their requests are
-    /// verified: who verifies needs none of these, and who asks none of those.
+    /// The tokens with which the sources' providers are asked, instead of the secrets with which requests are verified.
+    ///
+    /// They are apart: who verifies needs none of these, and who asks none of those.
     #[must_use]
     pub fn tokens(mut self) -> Self {
         self.folder = "fetch";

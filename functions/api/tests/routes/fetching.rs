@@ -107,8 +107,8 @@ async fn tokens_are_rotated_and_never_shown() {
         answer.good(201);
     }
     let listed = postern.get(path).await.good(200);
-    assert_eq!(listed["tokens"][1], json!({ "id": "2", "expires_at": null }));
-    assert!(listed["tokens"][0]["expires_at"].is_string(), "the other one ends: {listed}");
+    assert_eq!(listed["tokens"][0], json!({ "id": "2", "expires_at": null }));
+    assert!(listed["tokens"][1]["expires_at"].is_string(), "the other one ends: {listed}");
     assert!(
         postern
             .0

@@ -1,6 +1,6 @@
 //! With which token a provider is asked.
 
-use domain::ports::SourceSecret;
+use domain::ports::{SetSourceSecrets as _, SourceSecret};
 use serde_json::json;
 use testkit::chaos::{Fault, When};
 use worker::Outcome;
@@ -35,7 +35,11 @@ fn used(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn the_newest_token_is_used_first_and_the_other_if_it_is_refused() {
     for (known, expected) in [("new", vec!["new"]), ("old", vec!["new", "old"])] {
-        let world = world(vec![token("1", "older"), token("2", "old"), token("3", "new")]).await;
+        let world = World::new(Reply::Nothing).await;
+        world.tokens.set(&shop(), Vec::new());
+        for (id, text) in [("1", "older"), ("2", "old"), ("3", "new")] {
+            world.tokens.add(&shop(), &token(id, text), None).await.unwrap();
+        }
         world.provider.answers(knows(known));
         let key = world.accept("evt_1", Some(1), &json!({})).await;
         assert!(matches!(world.handle(&key).await, Outcome::Finished { .. }));
