@@ -1,13 +1,11 @@
 //! Events that a fault parked are replayed in bulk through the real binaries: dry run, selection, cancel, progress; from the
 //! table alone.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use tests::{
-    control::Fault,
-    eventually,
-    stage::{Stage, TENANT},
-};
+use tests::{control::Fault, eventually, stage::Stage};
 
 /// More than `api` does before it answers.
 const EVENTS: usize = 130;
@@ -54,13 +52,14 @@ async fn what_was_parked_is_replayed_after_the_cause_is_mended_though_every_mess
     for queue in ["InboundQueue", "InboundDlq"] {
         aws.purge(queue).await?;
     }
-    control.fault(&Fault::new("dynamodb", "Query", "throttle").of("sweeper")).await?;
+    control.fault(&Fault::new("dynamodb", "GetItem", "throttle").of("sweeper")).await?;
     let start = json!({
         "source": provider.source(), "select": select, "rate": 1000, "reason": "the rights are mended",
     });
     let begun = api.client().post("/v1/replays", &start).await?.good()?;
     let id = text(&begun, "/id");
-    ensure!(begun["state"] == "running" && number(&begun, "/counts/replayed") >= 100, "{begun}");
+    // How much is done before the answer is a matter of time; it never is all.
+    ensure!(begun["state"] == "running", "{begun}");
     let stopped =
         api.client().post(&format!("/v1/replays/{id}/cancel"), &json!({})).await?.good()?;
     ensure!(stopped["state"] == "cancelled", "{stopped}");
@@ -88,7 +87,6 @@ async fn what_was_parked_is_replayed_after_the_cause_is_mended_though_every_mess
     // Once more: nothing is parked any more, and what is done stays done.
     let nothing = api.client().post("/v1/replays", &start).await?.good()?;
     ensure!(nothing["state"] == "completed" && number(&nothing, "/counts/replayed") == 0);
-    ensure!(TENANT == "stage" && stage.subscriber.seen().len() >= EVENTS);
     Ok(())
 }
 
@@ -100,6 +98,7 @@ async fn what_is_processed_is_run_again_by_name_only_and_changes_nothing() -> Re
     let events = stage.events("done", 6);
     stage.send(&events).await?;
     stage.ensure_whole(&events).await?;
+    let outgoing = stage.host.aws()?.items("OutboxTable").await?.len();
     for source in ["forwarded", "mirrored"] {
         let plain = json!({ "source": source, "reason": "a mistake" });
         let plain = api.client().post("/v1/replays", &plain).await?.good()?;
@@ -129,5 +128,10 @@ async fn what_is_processed_is_run_again_by_name_only_and_changes_nothing() -> Re
         .await?;
         ensure!(!story.results().contains(&"applied"), "an effect twice: {}", story.0);
     }
-    stage.ensure_whole(&events).await
+    let after = stage.host.aws()?.items("OutboxTable").await?.len();
+    ensure!(after == outgoing, "{outgoing} outgoing events became {after}");
+    let ids: BTreeSet<_> =
+        stage.subscriber.seen().iter().map(|seen| seen.id().to_owned()).collect();
+    ensure!(ids.len() == outgoing, "{} webhooks came", ids.len());
+    Ok(())
 }

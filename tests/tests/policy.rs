@@ -232,10 +232,8 @@ async fn do_everything(host: &Host) -> Result<()> {
 
     // Replayed in bulk: by api at once, and by the sweeper where api could not; parked ones, finished ones, waiting ones.
     let replay = |select: Value| json!({ "source": "mirrored", "select": select, "reason": "all" });
-    let started = api
-        .client()
-        .post("/v1/replays", &replay(json!({ "status": ["processed", "dead_letter"] })));
-    let started = started.await?.text("/id")?;
+    let both = replay(json!({ "status": ["processed", "dead_letter"] }));
+    let started = api.client().post("/v1/replays", &both).await?.text("/id")?;
     eventually("the replay is over", async || {
         let work = api.client().get(&format!("/v1/replays/{started}")).await?;
         ensure!(work.text("/state")? == "completed", "{work:?}");

@@ -26,7 +26,7 @@ pub enum Events {
         /// The provider's id of the event
         event: String,
     },
-    /// Run received events through their handler again: one, some by name, or a selection
+    #[expect(missing_docs, reason = "words here would hide those of its options from `--help`")]
     Replay(replay::Replay),
     /// List what is parked and waits for a person, the latest first
     Parked {

@@ -81,11 +81,19 @@ where
         let (told, taken) = self.page(work, now).await?;
         let most = work.paced_after(taken, now).allowance(now);
         // It is written down before it is touched: what is taken leaves the index.
-        let (page, leg) = self.next(work, most, now).await?;
+        let (next, broken) = match self.next(work, most, now).await {
+            Ok(next) => (next, None),
+            // What was done counts all the same; the walk goes on from here the next time.
+            Err(error) => ((Batch::default(), work.leg.clone()), Some(error)),
+        };
+        let (page, leg) = next;
         let done = Done { told, taken, page, leg };
         let Some(after) = self.bulk.advance(&work.after(&done, now)).await? else {
             return Ok(Step::Lost);
         };
+        if let Some(error) = broken {
+            return Err(error);
+        }
         if after.state() != State::Running {
             self.bulk.close(after.id).await?;
         }

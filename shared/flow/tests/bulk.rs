@@ -420,7 +420,7 @@ async fn who_advances_may_die_at_any_call() {
     assert_eq!(whole.counts.replayed, 140);
 
     // Each write of the work, and a sample of the others.
-    let worth = |n: &usize| writes[1..].contains(&calls[*n]) || n % 3 == 0;
+    let worth = |n: &usize| writes[1..].contains(&calls[*n]) || n.is_multiple_of(3);
     for n in (0..calls.len()).filter(worth) {
         for when in [When::Before, When::After] {
             let bench = set().await;
@@ -473,6 +473,23 @@ async fn a_page_that_fails_is_done_again() {
     assert!(failures > 0);
     assert_eq!(bench.read(id(1)).await.counts.replayed, 30);
     assert!(bench.rows().iter().all(|row| row.cycle == 1));
+}
+
+/// What a page took is counted even if the walk cannot go on; a cancel then undoes nothing.
+#[tokio::test]
+async fn a_page_counts_though_the_next_cannot_be_found() {
+    let bench = Bench::with_parked(200);
+    bench.start(&all(1)).await;
+    let Step::Went(named) = bench.bulks().step(&all(1), at(0)).await.unwrap() else {
+        unreachable!()
+    };
+    bench.store.chaos.on("walk.page", When::Before, Fault::Throttled);
+    assert!(bench.bulks().step(&named, at(0)).await.is_err());
+    bench.store.chaos.heal();
+    let taken = bench.rows().iter().filter(|row| row.cycle == 1).count() as u64;
+    assert!(taken > 0);
+    assert_eq!(bench.read(id(1)).await.counts.replayed, taken);
+    assert_eq!(bench.to_the_end(id(1), at(0)).await.counts.replayed, 200);
 }
 
 #[tokio::test]
