@@ -50,7 +50,7 @@ impl Deployment {
         self
     }
 
-    fn audited(&self) -> Vec<(String, String, String, String)> {
+    pub(crate) fn audited(&self) -> Vec<(String, String, String, String)> {
         let tables = self.0.registry.tables();
         let entry = |entry: &domain::ports::AuditEntry| {
             assert_eq!(entry.at, now());

@@ -150,7 +150,7 @@ async fn events_of_a_source_that_is_the_same_as_another_are_found_where_they_are
         ..domain::source::Source::new(
             "stripe-thin".parse().unwrap(),
             domain::source::SchemeChoice::Preset("stripe".to_owned()),
-            domain::source::Handler::Mirror { emit_to: None },
+            domain::source::Handler::Mirror { emit_to: None, states: None },
             now(),
         )
     };
