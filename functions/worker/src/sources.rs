@@ -88,7 +88,7 @@ impl<R: Registry> Sources<R> {
     /// Whether a source is paused. A pause is asked for again before it is believed: an event that is put off after its
     /// source was resumed would wait for hours. That there is none is believed as long as the source is.
     pub async fn paused(&self, name: &SourceName, now: Timestamp) -> Stored<Option<Paused>> {
-        if !self.of(name, now).await?.is_some_and(|feed| feed.source.paused.is_some()) {
+        if self.of(name, now).await?.is_none_or(|feed| feed.source.paused.is_none()) {
             return Ok(None);
         }
         let Some(source) = self.registry.source(name).await? else {

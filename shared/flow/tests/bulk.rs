@@ -103,6 +103,7 @@ impl Bench {
             finished_at: status.is_finished().then(|| at(-500_000)),
             last_error: Some(Failure::new("handler_failed", "no such column")),
             next_action: None,
+            waits_until: None,
             results: Vec::new(),
             armed_at: new.received_at,
             split: 0,

@@ -150,7 +150,7 @@ async fn events_of_a_source_that_is_the_same_as_another_are_found_where_they_are
         ..domain::source::Source::new(
             "stripe-thin".parse().unwrap(),
             domain::source::SchemeChoice::Preset("stripe".to_owned()),
-            domain::source::Handler::Mirror { emit_to: None },
+            domain::source::Handler::Mirror { emit_to: None, states: None },
             now(),
         )
     };
@@ -276,6 +276,7 @@ async fn a_resume_sends_what_waits_for_later() {
         failure: None,
         due_at: at(21_600),
         next_action: "waits".to_owned(),
+        waits_until: None,
         split: None,
     };
     assert_eq!(postern.0.inbox.note(&claim, &note).await.unwrap(), Noted::Yes);
