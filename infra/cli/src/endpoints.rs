@@ -26,7 +26,10 @@ pub enum Endpoints {
         endpoint: String,
     },
     /// Add an endpoint: a URL, or a queue or an event bus of the deployment's account; a URL's secret is shown this once
-    #[command(group = clap::ArgGroup::new("place").required(true).args(["url", "queue", "bus"]))]
+    #[command(
+        group = clap::ArgGroup::new("place").required(true).args(["url", "queue", "bus"]),
+        override_usage = "postern endpoints add [OPTIONS] <TENANT> <URL | --queue URL | --bus NAME>"
+    )]
     Add {
         /// The tenant; `internal` is the usual name for the team's own targets
         tenant: String,

@@ -7,11 +7,12 @@ use serde::de::IgnoredAny;
 
 use crate::transport::{Entry, Failed};
 
-/// Most bytes of an entry: 1 MB, taken as 1 MiB (AWS Compute Blog, "More room to build", 29 January 2026; 256 KB
-/// before). Where a region allows less, the bus says so itself.
+/// Most bytes of an entry: 1 MB, taken as 1 MiB.
+///
+/// AWS Compute Blog, "More room to build", 29 January 2026; 256 KB before. Where a region allows less, the bus says so.
 pub const MOST: usize = 1_048_576;
 
-/// What the time of an entry counts (EventBridge user guide, "Calculating PutEvents event entry size").
+/// What the time of an entry counts (EventBridge user guide, on the size of `PutEvents` entries).
 const TIME: usize = 14;
 
 /// Longest detail type, in bytes (`PutEventsRequestEntry`). EventBridge drops an event with a longer one and answers

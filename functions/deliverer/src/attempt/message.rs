@@ -6,8 +6,9 @@ use domain::{body::Sha256Hash, delivery::Cause, destination::QueueUrl, outbox::O
 
 use crate::transport::{Failed, Fifo, Message};
 
-/// Most bytes of a message, its attributes' names, types and values included: 1 MiB (Amazon SQS quotas; AWS Compute
-/// Blog, "More room to build", 29 January 2026). A queue may be set to less, which it says itself.
+/// Most bytes of a message, its attributes' names, types and values included: 1 MiB.
+///
+/// AWS Compute Blog, "More room to build", 29 January 2026. A queue may be set to less, which it says itself.
 pub const MOST: usize = 1_048_576;
 
 /// The attribute with the event's id.

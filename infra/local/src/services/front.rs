@@ -313,7 +313,8 @@ mod tests {
         check("AmazonSQS.SendMessage", Some((Service::Sqs, "SendMessage")));
         check("secretsmanager.GetSecretValue", Some((Service::SecretsManager, "GetSecretValue")));
         check("TrentService.Decrypt", Some((Service::Kms, "Decrypt")));
-        check("AWSEvents.PutEvents", None);
+        check("AWSEvents.PutEvents", Some((Service::EventBridge, "PutEvents")));
+        check("AWSScheduler.CreateSchedule", None);
         check("AmazonSQS.", None);
         check("AmazonSQS.a b", None);
     }

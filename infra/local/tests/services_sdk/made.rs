@@ -49,7 +49,7 @@ async fn a_message_wakes_who_waits_for_a_new_queue() {
     client.create_queue().queue_name("mail").send().await.unwrap();
     let receive = client.receive_message().queue_url(MAIL).wait_time_seconds(20).send();
     let send = client.send_message().queue_url(MAIL).message_body("a").send();
-    let both = async { tokio::join!(receive, send) };
+    let both = Box::pin(async { tokio::join!(receive, send) });
     let (received, sent) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
     assert_eq!(received.unwrap().messages()[0].message_id(), sent.unwrap().message_id());
 }
