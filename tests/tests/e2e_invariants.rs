@@ -51,10 +51,10 @@ fn things(prefix: &str) -> Vec<String> {
 /// Sends all that while queues and stores are at their worst, and workers are killed.
 async fn endure(shop: &Shop, events: &[Event]) -> Result<()> {
     shop.disturb().await?;
-    let half = events.len() / 2;
-    shop.send(&events[..half]).await?;
+    let (first, second) = events.split_at(events.len() / 2);
+    shop.send(first).await?;
     shop.host.control()?.kill("WorkerFunction").await?;
-    shop.send(&events[half..]).await?;
+    shop.send(second).await?;
     shop.host.control()?.kill("WorkerFunction").await?;
     shop.until_done(events).await
 }

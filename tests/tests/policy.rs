@@ -331,7 +331,7 @@ async fn asked(host: &Host) -> Result<()> {
 
 async fn redriven(aws: &Aws, host: &Host, id: &str) -> Result<()> {
     eventually("the redriven event is processed", async || {
-        aws.redrive("InboundDlq", "InboundQueue").await?;
+        aws.redrive("InboundDlq").await?;
         let story = host.api()?.story("mirrored", id).await?;
         ensure!(story.status() == "processed", "{}", story.0);
         Ok(())

@@ -38,6 +38,9 @@ mod turns;
 mod walk;
 mod watch;
 
+/// The SDK's client, which only the wiring makes.
+pub use aws_sdk_dynamodb::Client;
+
 pub use crate::{
     commit::Commits, fanout::DeliveriesTable, inbox::InboxTable, items::outgoing::from_stream,
     keys::TENANT_SHARDS, outbox::OutboxTable, registry::RegistryTable, state::StateTable,

@@ -147,7 +147,7 @@ async fn serve(
             let head = String::from_utf8_lossy(&head).to_lowercase();
             asked.lock().unwrap().push(head.clone());
             let reply = (reply.lock().unwrap())(&head);
-            send(&mut stream, reply).await;
+            Box::pin(send(&mut stream, reply)).await;
             let _ = stream.shutdown().await;
         });
     }
