@@ -1,9 +1,12 @@
 //! A seeded simulation of the pipeline in one process and on one thread: the real flows over the tables in memory.
 //!
 //! A provider sends events, in any order, more than once, and again after a 503. Queues repeat, reorder, delay and lose
-//! messages. Stores throttle, lose answers and refuse transactions. Processes die at any call. The clock is the
+//! messages. Stores throttle, lose answers and refuse transactions. Processes die at any call. Operators pause, resume and
+//! replay; somebody reads the provider's list; of things without versions the state is asked for, and the answer may be
+//! old. The clock is the
 //! simulation's. Then the storm is over, all messages are lost, and everything must come to rest: every accepted event
-//! finished, or parked with a reason; every object at its newest version; every change told once.
+//! finished, or parked with a reason; every object at its newest version; every change told once. What should be is told by a
+//! model that asks nothing of the product ([`model`], [`business`], [`things`]).
 //!
 //! `POSTERN_SEED=123 cargo test -p tests --test simulation a_storm` replays one seed; `POSTERN_SEEDS=5000` tries more.
 //! Each mutation of [`ports::Broken`] breaks one promise on purpose, and must be noticed.

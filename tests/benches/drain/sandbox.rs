@@ -26,7 +26,7 @@ use worker::{Sources, Worker, handlers::SHIPPED};
 use crate::{Drained, tables::Local};
 
 /// How many messages come at once.
-const BATCH: u64 = 10;
+const BATCH: usize = 10;
 
 /// Bytes of each event.
 const BODY: usize = 1_000;
@@ -91,10 +91,9 @@ pub(crate) async fn drain(port: u16, events: u64) -> Drained {
     };
     let before_kib = kib("VmRSS");
     let began = Instant::now();
-    let batches = events.div_ceil(BATCH);
-    for first in (0..batches).map(|batch| batch * BATCH) {
+    for first in (0..events).step_by(BATCH) {
         let mut batch = SqsEvent::default();
-        batch.records.extend((first..events.min(first + BATCH)).map(message));
+        batch.records.extend((first..events).take(BATCH).map(message));
         let ends = now() + Duration::from_secs(30);
         let answer = Box::pin(worker.batch(batch, ends, || 0.5)).await.unwrap();
         assert!(answer.batch_item_failures.is_empty(), "{answer:?}");

@@ -20,8 +20,9 @@ const STEPS: usize = 700;
 /// Processes at once.
 const PROCESSES: usize = 8;
 
-/// How often time may pass in the calm before everything has come to rest.
-const ROUNDS: usize = 400;
+/// How often time may pass in the calm before everything has come to rest. Something may wait for a day, begin anew, and be
+/// looked at each minute.
+const ROUNDS: usize = 2_000;
 
 /// Polls after which a process that should be over hangs.
 const POLLS: usize = 10_000;
