@@ -2,7 +2,8 @@
 //!
 //! A wake message names a lane: the queue of one endpoint. The deliverer takes the lane, delivers what is due, and puts
 //! the lane to sleep ([`drain`]). Each attempt signs the event anew ([`attempt`]) and posts it through a client that
-//! trusts nobody ([`transport`]), or hands it to a queue or a bus of the deployment's account. Several lanes are drained at once, and none waits for another.
+//! trusts nobody ([`transport`]), or hands it to a queue or a bus of the deployment's account. Several lanes are drained
+//! at once, and none waits for another.
 //!
 //! This is the only function that dials what a tenant chose. It must never follow a redirect, never dial an address
 //! that it has not checked, and never lose a delivery because its own process ended.

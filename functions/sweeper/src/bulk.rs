@@ -50,9 +50,6 @@ where
         match turn(sweeper.registry, &bulks, id, read, now).await {
             Ok(Some((taken, work))) => {
                 part.started += taken;
-                let source = Some(work.source.as_str());
-                let taken = u32::try_from(taken).unwrap_or(u32::MAX);
-                sweeper.metrics.count("events_replayed_total", source, taken);
                 turns.push_back((id, Some(work)));
             }
             Ok(None) => {}

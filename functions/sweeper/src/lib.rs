@@ -3,9 +3,10 @@
 //!
 //! One sweep, under a lease so that two never run at once: [`inbox`] sends events whose message was lost, and parks those
 //! whose attempts are used up; [`outbox`] relays what the stream did not bring; [`lanes`] wakes lanes whose time has
-//! come; `bulk` advances replays of many events; [`errands`] fetches keys that providers publish and confirms subscriptions, over the one way out ([`provider`]).
-//! They run side by side, oldest first, until the budget is spent. Then [`gauges`] measures what is left, so that an alarm
-//! sees what no sweep could fix. One part's failure does not stop the others, and fails the function at the end.
+//! come; `bulk` advances replays of many events; [`errands`] fetches keys that providers publish and confirms
+//! subscriptions, over the one way out ([`provider`]). They run side by side, oldest first, until the budget is spent. Then
+//! [`gauges`] measures what is left, so that an alarm sees what no sweep could fix. One part's failure does not stop the
+//! others, and fails the function at the end.
 //!
 //! It must never: delete anything, deliver anything itself, call an address that no scheme pins, or claim a row without
 //! moving its due time ahead.

@@ -10,11 +10,10 @@
 //! refuse the message), let one event's failure or panic touch its neighbours, or do a handler's work outside the
 //! transaction.
 //!
-//! Reading order: this file; `attempt` is one try, from the body to the commit; `knowing` is what its plan may look at;
-//! `split` is what is done with a request
-//! that carries several events; `ending` writes down what became of it;
-//! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS;
-//! `knowing` finds out what a plan may look at, and `fetching` asks the provider for it.
+//! Reading order: this file; `attempt` is one try, from the body to the commit; `knowing` finds out what its
+//! plan may look at, and [`fetching`] asks the provider for it; `split` is what is done with a request that carries several
+//! events; `ending` writes down what became of it; `sources` are read and remembered, and a `payload` that is large laid aside;
+//! [`handlers`] is what events mean; `telling` is the log line and the metrics; `batch` is how messages come from SQS.
 
 mod attempt;
 mod batch;

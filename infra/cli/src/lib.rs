@@ -1,7 +1,7 @@
 //! The command line of Postern: one module for each subcommand, each with its own `Args` and `run`.
 //!
-//! What this crate must never do: import a function's package, or open a table. It knows `signing`, and talks to the
-//! deployed `api` over HTTP like anyone else. Secrets and control characters never reach the terminal.
+//! What this crate must never do: import a function's package, or open a table. It knows `domain`, `signing` and `fetch`,
+//! and talks to the deployed `api` over HTTP like anyone else. Secrets and control characters never reach the terminal.
 //!
 //! Exit codes: 0 all is well; 1 the answer is no (a request refused, a vector that disagrees); 2 the question could not
 //! be answered (a file missing, a secret unreadable), with what, why and what to do next on the error stream.

@@ -74,7 +74,7 @@ fn every_role_of_the_own_template_has_resolved_statements() {
         let role = roles.iter().find(|role| role.logical_id == function.role).unwrap();
         assert!(!role.statements.is_empty(), "{}", role.logical_id);
         for statement in &role.statements {
-            assert_eq!(statement.effect, "Allow");
+            assert!(["Allow", "Deny"].contains(&statement.effect.as_str()), "{statement:?}");
             assert!(!statement.actions.is_empty() && !statement.resources.is_empty());
             assert!(
                 statement.resources.iter().all(|arn| arn == "*" || arn.starts_with("arn:aws:")),

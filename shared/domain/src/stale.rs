@@ -76,7 +76,7 @@ impl Doubt {
                 "the source is paused since {since}, and its events wait; `postern sources resume` carries them out"
             ),
             Self::Behind { until } => format!(
-                "reconciliation has asked the provider up to {until} only; its function's log says what holds it"
+                "reconciliation has asked the provider up to {until} only; what has changed since is not known"
             ),
         }
     }

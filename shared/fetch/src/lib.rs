@@ -8,7 +8,7 @@
 //! repeat an answer's body.
 //!
 //! Reading order: [`fetcher`] is the form; `read` reads it, strictly; [`call`] makes a request of it; [`answer`] says what
-//! came back.
+//! came back. [`source`] finds the fetcher of a source.
 
 pub mod answer;
 pub mod call;

@@ -21,7 +21,9 @@ use zeroize::Zeroizing;
 
 use crate::aws::failed;
 
-/// The secrets `<prefix>/in/<source>`, or the tokens `<prefix>/fetch/<source>`, each a JSON text `{"keys": [{"id", "secret", "expires_at"}]}`.
+/// The secrets `<prefix>/in/<source>`, or the tokens `<prefix>/fetch/<source>`.
+///
+/// Each is a JSON text `{"keys": [{"id", "secret", "expires_at"}]}`.
 #[derive(Clone, Debug)]
 pub struct SecretsManager {
     client: Client,

@@ -182,7 +182,7 @@ mod tests {
                                       came with others in one request: batch-1
                                       the provider's delivery: d\u{1b}1
             2026-09-21T14:13:20.040Z  finished
-                                      object order 7: refused: PAID → FAILED is not a move
+                                      object order 7: refused (PAID → FAILED is not a move)
                                       event evt_2: applied
           evt_2 (invoice.paid) about in_1, to demo
               2026-09-21T14:13:20.030Z  written to the outbox

@@ -14,7 +14,7 @@ pub enum Turn {
     Now,
     /// Ours, and not before then. Who does not use it has cost the others a call.
     At(Timestamp),
-    /// None of those that one waits for: ask again then, or later.
+    /// None within the patience, and none is ours: ask again then, or later.
     Later(Timestamp),
 }
 
@@ -57,7 +57,7 @@ pub enum Gives {
     Nothing(u64),
 }
 
-/// A time in microseconds; before the epoch, none.
+/// A time in microseconds since the epoch; zero before it.
 pub fn micros(at: Timestamp) -> u64 {
     u64::try_from(at.as_microsecond()).unwrap_or_default()
 }
