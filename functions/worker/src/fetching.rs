@@ -1,6 +1,6 @@
 //! Asking a provider for the state of an object: whose turn it is, with which token, and what the answer means.
 //!
-//! Nothing here decides whether to ask, or writes anything but the turns; [`crate::knowing`] does. No token and no word of
+//! Nothing here decides whether to ask, or writes anything but the turns; `knowing` does. No token and no word of
 //! an answer's body gets into an error, a log or a row.
 
 pub mod client;
