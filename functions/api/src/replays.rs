@@ -198,14 +198,17 @@ pub(crate) async fn begin<P: Ports>(api: &Api<P>, order: Order) -> Result<(bool,
     let work = Work::new(order, now);
     api.audit(OF_THE_DEPLOYMENT, work.actor.clone(), action(work.kind), &subject(&work), now)
         .await?;
-    match api.registry.start(&work, bulk::MAX_OPEN).await? {
+    let most = match work.kind {
+        Kind::Replay => bulk::MAX_OPEN,
+        Kind::Resume => bulk::MAX_OPEN_FOR_RESUME,
+    };
+    match api.registry.start(&work, most).await? {
         Start::Yes => {}
         Start::Before(before) => return repeated(&work, *before).map(|before| (false, before)),
         Start::TooMany => {
             let detail = format!(
-                "{} replays are under way, as many as may be. Wait for one to end, or cancel one: \
-                 `GET /v1/replays` lists them.",
-                bulk::MAX_OPEN
+                "{most} replays and resumes are under way, as many as may be. Wait for one to end, or cancel one: \
+                 `GET /v1/replays` lists them."
             );
             return Err(Problem::conflict("too-many-replays", detail));
         }

@@ -38,6 +38,10 @@ pub const MAX_RATE: u32 = 1000;
 /// Works that may be under way at once: a sweep looks at each.
 pub const MAX_OPEN: usize = 20;
 
+/// How many there may be when a resume is started: it is short, and comes after the source was resumed, when it is late to
+/// refuse it.
+pub const MAX_OPEN_FOR_RESUME: usize = 200;
+
 /// How long after it began a resume walks once more: by then the index knows every row that was put off before.
 pub const SETTLES: Duration = Duration::from_secs(60);
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
+    bulk::MAX_OPEN,
     event::Origin,
     id::InboxKey,
     inbox::{Accepted, Claim, NewRow, Noted},
@@ -205,6 +206,23 @@ async fn a_resume_whose_work_is_over_starts_again_and_one_under_way_does_not() {
     let third = postern.ask(RESUME).await.good(200);
     assert!(![&first["resume"], &second["resume"]].contains(&&third["resume"]));
     assert_eq!(postern.get("/v1/replays").await.good(200)["replays"].as_array().unwrap().len(), 3);
+}
+
+/// The source is resumed by then: what waits must not stay because of replays that have nothing to do with it.
+#[tokio::test]
+async fn a_resume_starts_beside_as_many_replays_as_may_be_under_way() {
+    let postern = with_source().await;
+    postern.post(PAUSE, &json!({"reason": "a bug"})).await.good(200);
+    let keys = waiting(&postern, 1).await;
+    let replay = json!({"source": "shop", "reason": "mended"});
+    postern.0.inbox.chaos.set(|_, _| Some((When::Before, Fault::Throttled)));
+    for _ in 0..MAX_OPEN {
+        postern.post("/v1/replays", &replay).await.good(202);
+    }
+    postern.0.inbox.chaos.heal();
+    postern.post("/v1/replays", &replay).await.problem(409, "too-many-replays");
+    let resumed = postern.ask(RESUME).await.good(200);
+    assert_eq!((&resumed["paused"], messages(&postern).len()), (&Value::Null, keys.len()));
 }
 
 #[tokio::test]
