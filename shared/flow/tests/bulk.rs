@@ -786,7 +786,7 @@ async fn the_second_walk_of_a_resume_may_die_at_any_call() {
     bench.advance(id(1), at(60)).await;
     let calls = bench.store.chaos.calls();
     assert!(calls.contains(&"walk.sooner") && calls.contains(&"bulk.close"), "{calls:?}");
-    for n in 0..calls.len() {
+    for (n, name) in calls.iter().enumerate() {
         for when in [When::Before, When::After] {
             let bench = set().await;
             bench.store.chaos.at(n as u64, when, Fault::Crash);
@@ -795,7 +795,7 @@ async fn the_second_walk_of_a_resume_may_die_at_any_call() {
             bench.store.chaos.heal();
             assert_eq!(bench.advance(id(1), at(65)).await, Step::Over);
             let done = bench.read(id(1)).await;
-            assert_eq!(done.counts.replayed, 3, "{when:?} {} ({n})", calls[n]);
+            assert_eq!(done.counts.replayed, 3, "{when:?} {name} ({n})");
             assert!(bench.rows().iter().all(|row| row.due_at.unwrap() < at(300)));
         }
     }
