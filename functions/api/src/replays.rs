@@ -42,6 +42,9 @@ const SURVEY_TIME: Duration = Duration::from_secs(8);
 const AT_ONCE: u64 = 2 * bulk::PAGE as u64;
 const AT_ONCE_TIME: Duration = Duration::from_secs(3);
 
+/// How often a resume that is over is told from the ones after it. Each of them takes [`bulk::SETTLES`] at least.
+const MAX_REPEATED: u32 = 50;
+
 /// Works that a list shows.
 const LISTED: usize = 50;
 
@@ -195,14 +198,17 @@ pub(crate) async fn begin<P: Ports>(api: &Api<P>, order: Order) -> Result<(bool,
     let work = Work::new(order, now);
     api.audit(OF_THE_DEPLOYMENT, work.actor.clone(), action(work.kind), &subject(&work), now)
         .await?;
-    match api.registry.start(&work, bulk::MAX_OPEN).await? {
+    let most = match work.kind {
+        Kind::Replay => bulk::MAX_OPEN,
+        Kind::Resume => bulk::MAX_OPEN_FOR_RESUME,
+    };
+    match api.registry.start(&work, most).await? {
         Start::Yes => {}
         Start::Before(before) => return repeated(&work, *before).map(|before| (false, before)),
         Start::TooMany => {
             let detail = format!(
-                "{} replays are under way, as many as may be. Wait for one to end, or cancel one: \
-                 `GET /v1/replays` lists them.",
-                bulk::MAX_OPEN
+                "{most} replays and resumes are under way, as many as may be. Wait for one to end, or cancel one: \
+                 `GET /v1/replays` lists them."
             );
             return Err(Problem::conflict("too-many-replays", detail));
         }
@@ -210,7 +216,8 @@ pub(crate) async fn begin<P: Ports>(api: &Api<P>, order: Order) -> Result<(bool,
     Ok((true, first_pages(api, work, now).await))
 }
 
-/// Sends the waiting events of a source now, because it was resumed then. A repeated call finds the first one's work.
+/// Sends the waiting events of a source now, because it was resumed then. A repeated call finds the first one's work as
+/// long as that is under way, and begins another when it is over.
 ///
 /// # Errors
 /// It could not be written down; nothing is sent before its time then.
@@ -221,9 +228,8 @@ pub(crate) async fn resume<P: Ports>(
     rate: u32,
     actor: String,
 ) -> Result<Work, Problem> {
-    let name = format!("resume of {} at {resumed_at}", source.name);
     let order = Order {
-        id: id_of(Some(&name), api.edge.uuid),
+        id: free_id(api, &format!("resume of {} at {resumed_at}", source.name)).await?,
         kind: Kind::Resume,
         // Not where its events are filed now: those that wait were filed before it became the same as another.
         source: source.name.clone(),
@@ -233,6 +239,20 @@ pub(crate) async fn resume<P: Ports>(
         actor,
     };
     Ok(begin(api, order).await?.1)
+}
+
+/// The id of this name, or the first one after it that no work that is over has. Two who ask at once come to the same.
+async fn free_id<P: Ports>(api: &Api<P>, name: &str) -> Result<ReplayId, Problem> {
+    let mut id = id_of(Some(name), api.edge.uuid);
+    for _ in 0..MAX_REPEATED {
+        match api.registry.bulk(id).await? {
+            Some(before) if before.state() != bulk::State::Running => {
+                id = id_of(Some(&format!("after {id}")), api.edge.uuid);
+            }
+            Some(_) | None => return Ok(id),
+        }
+    }
+    Ok(id_of(None, api.edge.uuid))
 }
 
 const fn action(kind: Kind) -> &'static str {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use deliverer::transport::{Answered, Bounds, Failed, Post, Transport as _, client::Client};
 use domain::{
     address::{AddressPolicy, EndpointUrl},
-    delivery::Cause,
+    delivery::{Cause, Outcome},
 };
 use egress::resolve::Resolve;
 use http::{HeaderMap, StatusCode};
@@ -282,6 +282,47 @@ async fn a_connection_that_breaks_is_told_apart_from_a_bad_answer() {
     assert_eq!(cause_of_closing_after(b"HTTP/1.1 200 O").await, Cause::Reset);
     assert_eq!(cause_of_closing_after(b"SSH-2.0-OpenSSH_9.6\r\n\r\n").await, Cause::BadAnswer);
     assert_eq!(cause_of_closing_after(b"HTTP/1.1 abc\r\n\r\n").await, Cause::BadAnswer);
+}
+
+/// What TLS says once the request has left says nothing about the request: it may have been carried out.
+#[tokio::test]
+async fn an_alert_after_the_request_is_a_broken_connection_and_may_have_happened() {
+    // A record that cannot be decrypted makes either side fail. Read by the receiver, its TLS says so in a fatal alert;
+    // sent to us, it is ours that fails.
+    const BROKEN: [u8; 29] = {
+        let mut record = [0x5a; 29];
+        (record[0], record[1], record[2], record[3], record[4]) = (23, 3, 3, 0, 24);
+        record
+    };
+    for is_alert in [true, false] {
+        let authority = Authority::new();
+        let port = receive(authority.good_receiver(), move |mut stream| async move {
+            let (tcp, session) = stream.get_mut();
+            let mut bytes = BROKEN.to_vec();
+            if is_alert {
+                bytes.clear();
+                session.read_tls(&mut &BROKEN[..]).unwrap();
+                session.process_new_packets().unwrap_err();
+                while session.wants_write() {
+                    session.write_tls(&mut bytes).unwrap();
+                }
+            }
+            let _ = tcp.write_all(&bytes).await;
+            let _ = tcp.shutdown().await;
+        })
+        .await;
+        let failed = attempt(&client(&authority), &port.url()).await.unwrap_err();
+        let is_tls = std::iter::successors(
+            failed.source.as_ref().map(|source| &**source as &dyn std::error::Error),
+            |error| error.source(),
+        )
+        .filter_map(|error| error.downcast_ref::<std::io::Error>()?.get_ref())
+        .any(|inner| inner.is::<rustls::Error>());
+        assert!(is_tls, "not the case that is meant: {failed:?}");
+        assert_eq!(failed.cause, Cause::Reset, "{is_alert}");
+        assert!(Outcome::Failed { cause: failed.cause }.may_have_happened());
+        assert_eq!(port.connections(), 1, "sent once");
+    }
 }
 
 #[tokio::test]

@@ -38,6 +38,13 @@ pub const MAX_RATE: u32 = 1000;
 /// Works that may be under way at once: a sweep looks at each.
 pub const MAX_OPEN: usize = 20;
 
+/// How many there may be when a resume is started: it is short, and comes after the source was resumed, when it is late to
+/// refuse it.
+pub const MAX_OPEN_FOR_RESUME: usize = 200;
+
+/// How long after it began a resume walks once more: by then the index knows every row that was put off before.
+pub const SETTLES: Duration = Duration::from_secs(60);
+
 /// Events that a work tells of one by one, besides counting them.
 pub const MAX_TOLD: usize = 200;
 
@@ -90,6 +97,9 @@ pub struct Work {
     pub leg: Leg,
     /// The page: what is looked at next.
     pub page: Batch,
+    /// Whether the walk was over once, and is done again: a resume's is done twice.
+    #[serde(default)]
+    pub is_again: bool,
     /// Until when the rate is used up.
     pub paced_until: Timestamp,
     /// What became of the events so far.
@@ -202,6 +212,10 @@ pub fn judge(work: &Work, row: &Row, due_soon: Timestamp) -> Verdict {
     // Marked by this very work: by the page that was cut off, or by who does the same page beside us. If it came to rest
     // again since, it has had its turn: a replay takes nothing twice, whatever the clocks say.
     if let Some(taken) = row.replay.filter(|taken| taken.by == work.id) {
+        // The walk before took and counted it, and it was put off since.
+        if work.is_again && row.due_at.is_some_and(|at| at > due_soon) {
+            return leave(Outcome::NotSelected);
+        }
         // It was counted among the parked.
         let elsewhere = work.page.by_day && taken.from == Status::DeadLetter;
         return leave(if elsewhere { Outcome::NotSelected } else { Outcome::Replayed });
@@ -253,6 +267,7 @@ impl Work {
             actor,
             began: now,
             page: Batch::default(),
+            is_again: false,
             paced_until: now,
             counts: Counts::default(),
             told: Vec::new(),
@@ -270,6 +285,17 @@ impl Work {
             (None, Some(_)) => State::Cancelled,
             (None, None) => State::Running,
         }
+    }
+
+    /// Whether it waits before it walks again.
+    pub fn rests(&self, now: Timestamp) -> bool {
+        let is_at_the_start = self.page.events.is_empty() && self.leg == self.first_leg();
+        let settled_at = self.began.saturating_add(SETTLES).unwrap_or(Timestamp::MAX);
+        self.is_again && is_at_the_start && now < settled_at
+    }
+
+    fn first_leg(&self) -> Leg {
+        Leg::first(self.kind, &self.selection)
     }
 
     /// How many rows may be taken now, so that the last of their messages goes within [`AHEAD`].
@@ -304,6 +330,11 @@ impl Work {
         Self { paced_until: self.paced(now, u64::from(taken)), ..self.clone() }
     }
 
+    /// Whether the end of this walk is the beginning of another. Names need no index.
+    fn walks_again(&self) -> bool {
+        self.kind == Kind::Resume && !self.is_again && self.selection.events.is_empty()
+    }
+
     /// The work after a page.
     #[must_use]
     pub fn after(&self, done: &Done, now: Timestamp) -> Self {
@@ -320,7 +351,12 @@ impl Work {
         }
         after.advanced_at = Some(now);
         let is_over = after.leg == Leg::End && after.page.events.is_empty();
-        after.ended_at = is_over.then_some(now);
+        if is_over && self.walks_again() {
+            // The index lags. What a worker put off just before the resume may not have been in it.
+            (after.leg, after.is_again) = (self.first_leg(), true);
+        } else {
+            after.ended_at = is_over.then_some(now);
+        }
         after.version = self.version + 1;
         after
     }

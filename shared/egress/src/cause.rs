@@ -4,16 +4,17 @@ use std::{error::Error, io};
 
 use domain::delivery::Cause;
 
-use crate::{connector::ConnectError, tls};
+use crate::connector::ConnectError;
 
 /// Names a failed exchange. The types below the error decide, never its text.
 pub fn of(error: &(dyn Error + 'static)) -> Cause {
     if let Some(connect) = below(error).find_map(|e| e.downcast_ref::<ConnectError>()) {
         return connect.cause;
     }
-    if let Some(io) = below(error).find_map(|e| e.downcast_ref::<io::Error>()) {
-        // An alert after the handshake comes as one of these too.
-        return tls::cause_of(io);
+    // Behind the connector the request may have left: what TLS says then, such as a fatal alert, breaks a connection like
+    // any other end of it, and must not pass for a handshake that let nothing through.
+    if below(error).any(|e| e.is::<io::Error>()) {
+        return Cause::Reset;
     }
     match below(error).find_map(|e| e.downcast_ref::<hyper::Error>()) {
         Some(http) if http.is_parse() => Cause::BadAnswer,

@@ -45,7 +45,7 @@ pub struct Bulks<'a, I, B, Q> {
 pub enum Step {
     /// A page is done. The work as it is now.
     Went(Box<Work>),
-    /// The rate is used up for now.
+    /// The rate is used up for now, or it is too early for the second walk.
     Waits,
     /// It has ended, or was stopped.
     Over,
@@ -75,7 +75,7 @@ where
             self.bulk.close(work.id).await?;
             return Ok(Step::Over);
         }
-        if work.page.events.is_empty() && work.allowance(now) == 0 {
+        if work.rests(now) || (work.page.events.is_empty() && work.allowance(now) == 0) {
             return Ok(Step::Waits);
         }
         let (told, taken) = self.page(work, now).await?;

@@ -115,6 +115,11 @@ impl Bench {
         self.store.tables().inbox.insert(item.row.new.key.clone(), item);
     }
 
+    /// As a worker does that finds the source paused.
+    fn put_off(&self, event: &str) {
+        self.store.tables().inbox.get_mut(&key(event)).unwrap().row.due_at = Some(at(21_600));
+    }
+
     fn row(&self, event: &str) -> Row {
         self.store.tables().inbox[&key(event)].row.clone()
     }
@@ -221,6 +226,20 @@ fn work(number: u128, rate: u32, selection: Selection) -> Work {
         rate,
         reason: "mended".to_owned(),
         actor: "ann".to_owned(),
+    };
+    Work::new(order, at(0))
+}
+
+/// What a resume of the source starts.
+fn resume(number: u128) -> Work {
+    let order = Order {
+        id: id(number),
+        kind: Kind::Resume,
+        source: "shop".parse().unwrap(),
+        selection: Selection::default().or_default(Kind::Resume),
+        rate: 50,
+        reason: String::new(),
+        actor: String::new(),
     };
     Work::new(order, at(0))
 }
@@ -675,17 +694,7 @@ async fn a_resume_sends_what_waits_for_later_and_leaves_the_rest() {
         let soon = item.row.new.key.event_id() == "evt_3";
         item.row.due_at = item.row.due_at.map(|_| at(if soon { 60 } else { 21_600 }));
     }
-    let selection = Selection::default().or_default(Kind::Resume);
-    let order = Order {
-        id: id(1),
-        kind: Kind::Resume,
-        source: "shop".parse().unwrap(),
-        selection,
-        rate: 50,
-        reason: String::new(),
-        actor: String::new(),
-    };
-    bench.start(&Work::new(order, at(0))).await;
+    bench.start(&resume(1)).await;
     let done = bench.to_the_end(id(1), at(0)).await;
     assert_eq!((done.state(), done.counts.replayed), (State::Completed, 18));
     assert_eq!(bench.row("evt_3").due_at, Some(at(60)));
@@ -693,4 +702,101 @@ async fn a_resume_sends_what_waits_for_later_and_leaves_the_rest() {
     assert_eq!(bench.row("evt_0").status, Status::DeadLetter);
     bench.work(at(1), Handler::Works).await;
     assert_eq!(bench.all_runs(), 18);
+}
+
+/// C33: events that wait, put off by a worker for six hours.
+fn waiting(names: &[&str]) -> Bench {
+    let bench = Bench::new();
+    for name in names {
+        bench.put("shop", name, "a", Status::Pending);
+        bench.put_off(name);
+    }
+    bench
+}
+
+/// C33: a worker put a row off just before the resume, and the index does not list it yet when the resume walks.
+#[tokio::test]
+async fn a_row_that_the_index_lists_late_is_found_by_the_second_walk_of_a_resume() {
+    let bench = waiting(&["early", "late"]);
+    bench.store.tables().unlisted.insert(key("late"));
+    bench.start(&resume(1)).await;
+    assert_eq!(bench.advance(id(1), at(0)).await, Step::Waits);
+    let first = bench.read(id(1)).await;
+    assert_eq!((first.state(), first.counts.replayed), (State::Running, 1));
+    assert_eq!(bench.row("late").due_at, Some(at(21_600)));
+    bench.store.tables().unlisted.clear();
+    // What the first walk sent fails, and waits for its next attempt: it has had its turn.
+    bench.put_off("early");
+
+    let done = bench.to_the_end(id(1), at(30)).await;
+    assert_eq!((done.state(), done.counts.replayed), (State::Completed, 2));
+    assert_eq!(bench.row("late").due_at, Some(at(90 + 120)));
+    assert_eq!(bench.row("early").due_at, Some(at(21_600)));
+    assert!(bench.store.open().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_resume_walks_twice_and_reads_no_index_between() {
+    let bench = waiting(&["evt_0", "evt_1"]);
+    bench.start(&resume(1)).await;
+    let pages = async |second: i64| {
+        bench.store.chaos.set(|_, _| None);
+        let step = bench.advance(id(1), at(second)).await;
+        let pages = bench.store.chaos.calls().into_iter().filter(|call| *call == "walk.page");
+        (step, pages.count())
+    };
+    let (step, first) = pages(0).await;
+    assert_eq!(step, Step::Waits);
+    assert!((4..=8).contains(&first), "{first} pages of four shards");
+    for second in [0, 0, 1, 30, 59] {
+        assert_eq!(pages(second).await, (Step::Waits, 0), "after {second} s");
+    }
+    assert_eq!(pages(60).await, (Step::Over, 4));
+    assert_eq!(pages(61).await, (Step::Over, 0));
+}
+
+/// It began in time, but by its end a row of its first shard may have been overlooked for long.
+#[tokio::test]
+async fn a_resume_whose_first_walk_took_long_walks_again_at_once() {
+    let bench = waiting(&["early", "late"]);
+    bench.store.tables().unlisted.insert(key("late"));
+    bench.start(&resume(1)).await;
+    let Step::Went(_) = bench.bulks().step(&resume(1), at(0)).await.unwrap() else {
+        unreachable!()
+    };
+    bench.store.tables().unlisted.clear();
+    bench.put_off("late");
+    assert_eq!(bench.advance(id(1), at(500)).await, Step::Over);
+    assert_eq!(bench.read(id(1)).await.counts.replayed, 2);
+}
+
+/// Who dies in the second walk has counted nothing of it: the next one counts what is marked, and it alone.
+#[tokio::test]
+async fn the_second_walk_of_a_resume_may_die_at_any_call() {
+    let set = async || {
+        let bench = waiting(&["evt_0", "evt_1", "late"]);
+        bench.store.tables().unlisted.insert(key("late"));
+        bench.start(&resume(1)).await;
+        bench.advance(id(1), at(0)).await;
+        bench.store.tables().unlisted.clear();
+        bench
+    };
+    let bench = set().await;
+    bench.store.chaos.set(|_, _| None);
+    bench.advance(id(1), at(60)).await;
+    let calls = bench.store.chaos.calls();
+    assert!(calls.contains(&"walk.sooner") && calls.contains(&"bulk.close"), "{calls:?}");
+    for (n, name) in calls.iter().enumerate() {
+        for when in [When::Before, When::After] {
+            let bench = set().await;
+            bench.store.chaos.at(n as u64, when, Fault::Crash);
+            let ended = bench.store.chaos.until_crash(bench.advance(id(1), at(60))).await;
+            assert!(ended.is_none(), "call {n} is never made");
+            bench.store.chaos.heal();
+            assert_eq!(bench.advance(id(1), at(65)).await, Step::Over);
+            let done = bench.read(id(1)).await;
+            assert_eq!(done.counts.replayed, 3, "{when:?} {name} ({n})");
+            assert!(bench.rows().iter().all(|row| row.due_at.unwrap() < at(300)));
+        }
+    }
 }

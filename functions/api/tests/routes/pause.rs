@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
+    bulk::MAX_OPEN,
     event::Origin,
     id::InboxKey,
     inbox::{Accepted, Claim, NewRow, Noted},
     message::{InboundMessage, Message as _},
-    ports::{AttemptNote, Inbox as _, Registry as _},
+    ports::{AttemptNote, Bulk as _, Inbox as _, Registry as _},
 };
+use flow::bulk::{Bulks, Step};
 use serde_json::{Value, json};
 use testkit::chaos::{Fault, When};
 
@@ -149,6 +151,78 @@ async fn a_resume_that_was_cut_off_is_ended_by_the_next_one() {
     let calm = postern.ask("/v1/sources/calm/resume").await.good(200);
     assert_eq!(calm["resume"], Value::Null);
     assert_eq!(postern.get("/v1/replays").await.good(200)["replays"].as_array().unwrap().len(), 1);
+}
+
+/// As one sweep does, so many seconds after the resume.
+async fn sweep(postern: &Deployment, resume: &Value, second: i64) {
+    let api = &postern.0;
+    let bulks = Bulks {
+        inbox: &api.inbox,
+        bulk: &api.registry,
+        queue: &api.inbound,
+        shards: api.limits.pending_shards,
+        first_due: api.limits.first_due,
+    };
+    let id = resume["resume"].as_str().unwrap().parse().unwrap();
+    loop {
+        let work = api.registry.bulk(id).await.unwrap().unwrap();
+        let Step::Went(_) = bulks.step(&work, at(second)).await.unwrap() else { break };
+    }
+}
+
+async fn state(postern: &Deployment, resume: &Value) -> String {
+    let work = postern.get(&format!("/v1/replays/{}", resume["resume"].as_str().unwrap())).await;
+    work.good(200)["state"].as_str().unwrap().to_owned()
+}
+
+/// C33: a call that is repeated within moments starts nothing more; one that comes when the work is over starts another,
+/// which finds what was put off since.
+#[tokio::test]
+async fn a_resume_whose_work_is_over_starts_again_and_one_under_way_does_not() {
+    let postern = with_source().await;
+    postern.post(PAUSE, &json!({"reason": "a bug"})).await.good(200);
+    let keys = waiting(&postern, 2).await;
+    postern.0.inbox.tables().unlisted.insert(keys[1].clone());
+    postern.0.inbox.chaos.set(|_, _| None);
+    let first = postern.ask(RESUME).await.good(200);
+    let pages = postern.0.inbox.chaos.calls().into_iter().filter(|call| *call == "walk.page");
+    assert!(pages.count() <= 2 * usize::from(postern.0.limits.pending_shards), "it does not spin");
+    postern.0.inbox.chaos.heal();
+    assert_eq!((messages(&postern).len(), state(&postern, &first).await), (1, "running".into()));
+    let again = postern.ask(RESUME).await.good(200);
+    assert_eq!((&first["resume"], messages(&postern).len()), (&again["resume"], 0));
+
+    // The index stays behind for longer than anybody thought, and the work ends without the row.
+    sweep(&postern, &first, 60).await;
+    assert_eq!(state(&postern, &first).await, "completed");
+    postern.0.inbox.tables().unlisted.clear();
+    let second = postern.ask(RESUME).await.good(200);
+    assert_ne!(first["resume"], second["resume"]);
+    assert_eq!(messages(&postern), [InboundMessage(keys[1].clone()).to_text()].into());
+    let again = postern.ask(RESUME).await.good(200);
+    assert_eq!((&second["resume"], messages(&postern).len()), (&again["resume"], 0));
+
+    sweep(&postern, &second, 60).await;
+    let third = postern.ask(RESUME).await.good(200);
+    assert!(![&first["resume"], &second["resume"]].contains(&&third["resume"]));
+    assert_eq!(postern.get("/v1/replays").await.good(200)["replays"].as_array().unwrap().len(), 3);
+}
+
+/// The source is resumed by then: what waits must not stay because of replays that have nothing to do with it.
+#[tokio::test]
+async fn a_resume_starts_beside_as_many_replays_as_may_be_under_way() {
+    let postern = with_source().await;
+    postern.post(PAUSE, &json!({"reason": "a bug"})).await.good(200);
+    let keys = waiting(&postern, 1).await;
+    let replay = json!({"source": "shop", "reason": "mended"});
+    postern.0.inbox.chaos.set(|_, _| Some((When::Before, Fault::Throttled)));
+    for _ in 0..MAX_OPEN {
+        postern.post("/v1/replays", &replay).await.good(202);
+    }
+    postern.0.inbox.chaos.heal();
+    postern.post("/v1/replays", &replay).await.problem(409, "too-many-replays");
+    let resumed = postern.ask(RESUME).await.good(200);
+    assert_eq!((&resumed["paused"], messages(&postern).len()), (&Value::Null, keys.len()));
 }
 
 #[tokio::test]

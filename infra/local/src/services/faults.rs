@@ -1,6 +1,9 @@
 //! Faults on request: which call fails, when, how and how often.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
 
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -86,12 +89,59 @@ fn once() -> u32 {
 
 /// The rules that still have calls to strike.
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<Mutex<Vec<Rule>>>);
+pub struct Faults(Arc<Mutex<Vec<Armed>>>);
+
+/// A rule, and how many of its strikes are under way: they count once their effect has happened.
+#[derive(Debug)]
+struct Armed {
+    rule: Rule,
+    under_way: Arc<AtomicU32>,
+}
+
+/// A rule that strikes a call.
+#[derive(Debug)]
+pub(super) struct Strike {
+    rule: Rule,
+    after: Option<UnderWay>,
+}
+
+/// The rule of a strike.
+pub(super) fn rule_of(strike: Option<&Strike>) -> Option<&Rule> {
+    strike.map(|strike| &strike.rule)
+}
+
+/// Until it is dropped the effect may not have happened; also with a caller that is gone before its answer.
+#[derive(Debug)]
+struct UnderWay {
+    faults: Faults,
+    count: Arc<AtomicU32>,
+}
+
+impl Strike {
+    /// Says that the effect has happened.
+    pub(super) fn happened(self) -> Rule {
+        drop(self.after);
+        self.rule
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut rules = self.faults.locked();
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        if let Some(armed) =
+            rules.iter_mut().find(|armed| Arc::ptr_eq(&armed.under_way, &self.count))
+        {
+            armed.rule.times -= 1;
+        }
+        rules.retain(|armed| armed.rule.times > 0);
+    }
+}
 
 impl Faults {
     /// Adds a rule behind those there are.
     pub fn add(&self, rule: Rule) {
-        self.locked().push(rule);
+        self.locked().push(Armed { rule, under_way: Arc::default() });
     }
 
     /// Forgets all rules.
@@ -99,35 +149,42 @@ impl Faults {
         self.locked().clear();
     }
 
-    /// The rules as they stand now, with what is left of `skip` and `times`.
+    /// The rules as they stand now, with what is left of `skip` and `times`. One that strikes after an effect is spent
+    /// when the effect has happened.
     #[must_use]
     pub fn rules(&self) -> Vec<Rule> {
-        self.locked().clone()
+        self.locked().iter().map(|armed| armed.rule.clone()).collect()
     }
 
     /// The first rule that strikes this call, used up by one. Rules that only skipped it are counted down as well.
-    pub(super) fn strike(&self, service: Service, action: &str, function: &str) -> Option<Rule> {
+    pub(super) fn strike(&self, service: Service, action: &str, function: &str) -> Option<Strike> {
         let mut rules = self.locked();
         let mut struck = None;
-        for rule in rules.iter_mut() {
+        for Armed { rule, under_way } in rules.iter_mut() {
             let matches = rule.service == service
                 && (rule.action == "*" || rule.action == action)
                 && rule.function.as_deref().is_none_or(|only| only == function);
-            if !matches || rule.times == 0 {
+            if !matches || rule.times <= under_way.load(Ordering::Relaxed) {
                 continue;
             }
             if rule.skip > 0 {
                 rule.skip -= 1;
             } else if struck.is_none() {
-                rule.times -= 1;
-                struck = Some(rule.clone());
+                let after = (rule.when == When::After).then(|| {
+                    under_way.fetch_add(1, Ordering::Relaxed);
+                    UnderWay { faults: self.clone(), count: Arc::clone(under_way) }
+                });
+                if after.is_none() {
+                    rule.times -= 1;
+                }
+                struck = Some(Strike { rule: rule.clone(), after });
             }
         }
-        rules.retain(|rule| rule.times > 0);
+        rules.retain(|armed| armed.rule.times > 0);
         struck
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, Vec<Armed>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -238,6 +295,31 @@ mod tests {
             .collect();
         assert_eq!(strikes, [false, false, true, true, false, false]);
         assert!(faults.rules().is_empty());
+    }
+
+    /// Who waits for the last strike and then looks at the effect, or kills the caller, must not come before it.
+    #[test]
+    fn a_strike_after_the_effect_counts_when_the_effect_has_happened() {
+        let faults = Faults::default();
+        faults.add(Rule { when: When::After, ..rule(0, 2) });
+        let strike = || faults.strike(Service::DynamoDb, "PutItem", "ingress");
+        let left = || faults.rules().iter().map(|rule| rule.times).collect::<Vec<_>>();
+        let (first, second) = (strike().unwrap(), strike().unwrap());
+        assert!(strike().is_none(), "two are under way");
+        assert_eq!(left(), [2]);
+        assert_eq!(first.happened().when, When::After);
+        assert_eq!(left(), [1]);
+        assert!(strike().is_none());
+        // Its caller is gone.
+        drop(second);
+        assert!(faults.rules().is_empty());
+
+        faults.add(Rule { when: When::After, ..rule(0, 1) });
+        let forgotten = strike().unwrap();
+        faults.clear();
+        faults.add(Rule { when: When::After, ..rule(0, 1) });
+        drop(forgotten);
+        assert_eq!(left(), [1], "another rule's");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{
     Services,
     answer::{AwsError, JSON_1_0, JSON_1_1, json_response},
-    faults::{self, Kind, Rule, When},
+    faults::{self, Kind, Rule, Strike, When, rule_of},
     objects::{self, Asked},
     queues::wire,
     recorder::{Observed, caller},
@@ -125,17 +125,19 @@ async fn json_call(State(services): State<Services>, request: Request) -> Respon
     let function = caller(&parts.headers);
     observe(&services, service, &action, &function, &request);
     let strike = services.faults.strike(service, &action, &function);
-    if let Some(lost) = struck(strike.as_ref(), When::Before, &action).await {
+    if let Some(lost) = struck(rule_of(strike.as_ref()), When::Before, &action).await {
         return lost;
     }
     let answer = match service {
         Service::DynamoDb => dynamodb(&services, &action, parts, bytes).await,
-        Service::Sqs => {
-            services.queues.call(&function, &action, &request, strike.as_ref()).await.map_or_else(
+        Service::Sqs => services
+            .queues
+            .call(&function, &action, &request, rule_of(strike.as_ref()))
+            .await
+            .map_or_else(
                 |error| service.error(error.into_aws()),
                 |value| json_response(200, &value, JSON_1_0),
-            )
-        }
+            ),
         Service::SecretsManager => {
             let secrets = services.secrets.clone();
             let action = action.clone();
@@ -143,11 +145,12 @@ async fn json_call(State(services): State<Services>, request: Request) -> Respon
         }
         Service::Kms => json_or_error(service, services.keys.call(&action, &request)),
         Service::EventBridge => {
-            json_or_error(service, services.buses.call(&action, &request, strike.as_ref()))
+            json_or_error(service, services.buses.call(&action, &request, rule_of(strike.as_ref())))
         }
         Service::S3 => service.error(AwsError::sender("NotImplemented", "S3 is below /s3/")),
     };
-    struck(strike.as_ref(), When::After, &action).await.unwrap_or(answer)
+    let happened = strike.map(Strike::happened);
+    struck(happened.as_ref(), When::After, &action).await.unwrap_or(answer)
 }
 
 fn observe(services: &Services, service: Service, action: &str, function: &str, request: &Value) {
@@ -243,7 +246,7 @@ async fn object_call(State(services): State<Services>, request: Request) -> Resp
         leading_keys: Vec::new(),
     });
     let strike = services.faults.strike(Service::S3, action, &function);
-    if let Some(lost) = struck(strike.as_ref(), When::Before, action).await {
+    if let Some(lost) = struck(rule_of(strike.as_ref()), When::Before, action).await {
         return lost;
     }
     let objects = services.objects.clone();
@@ -253,7 +256,8 @@ async fn object_call(State(services): State<Services>, request: Request) -> Resp
         Ok(Err(error)) => Service::S3.error(error),
         Err(_) => Service::S3.error(AwsError::internal("InternalError", "the local host failed")),
     };
-    struck(strike.as_ref(), When::After, action).await.unwrap_or(answer)
+    let happened = strike.map(Strike::happened);
+    struck(happened.as_ref(), When::After, action).await.unwrap_or(answer)
 }
 
 /// Reads bucket and key out of the raw path: the router's own decoding would lose the difference between `/` and `%2F`.

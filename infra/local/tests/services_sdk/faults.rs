@@ -42,6 +42,21 @@ async fn a_fault_before_prevents_the_effect_and_one_after_only_loses_the_answer(
     put(&client, "b").send().await.unwrap();
 }
 
+/// Who waits until no fault is left, and then looks, must find the effect.
+#[tokio::test]
+async fn a_fault_after_an_effect_is_left_until_the_effect_has_happened() {
+    let host = Host::in_memory().await;
+    let (queues, faults) = (host.services.queues.acting_for("worker"), &host.services.faults);
+    faults.add(rule(Service::Sqs, "ReceiveMessage", When::After, Kind::Drop));
+    let (received, ()) = tokio::join!(queues.receive(QUEUE, 1, Duration::from_secs(20)), async {
+        assert_eq!(faults.rules().len(), 1, "nothing is received yet");
+        host.services.queues.send(QUEUE, "a").await.unwrap();
+    });
+    assert!(matches!(received, Err(QueueError::Injected)), "{received:?}");
+    assert!(faults.rules().is_empty());
+    assert!(queues.receive(QUEUE, 1, Duration::ZERO).await.unwrap().is_empty(), "it is in flight");
+}
+
 #[tokio::test]
 async fn a_dropped_connection_gives_no_answer_at_all() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -37,6 +37,7 @@ fn entries(tables: &Tables, part: &Part, shards: u16) -> Vec<Mark> {
     | Part::Due { shard, .. }
     | Part::Received { shard, .. }) = part;
     let mut marks: Vec<_> = in_shard(tables, *shard, shards)
+        .filter(|item| !tables.unlisted.contains(&item.row.new.key))
         .filter_map(|item| Some(Mark { at: time(item)?, key: item.row.new.key.clone() }))
         .collect();
     marks.sort_by(|a, b| (a.at, &a.key).cmp(&(b.at, &b.key)));

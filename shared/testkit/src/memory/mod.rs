@@ -105,6 +105,8 @@ pub struct Tables {
     pub bulks: BTreeMap<ReplayId, Work>,
     /// What of it is under way.
     pub open_bulks: BTreeSet<ReplayId>,
+    /// Rows that the indexes do not list yet for those who walk them.
+    pub unlisted: BTreeSet<InboxKey>,
     /// The bucket.
     pub bucket: BTreeMap<String, Vec<u8>>,
 }

@@ -35,7 +35,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     Service,
     clock::{Clock, millis},
-    faults::{Faults, Kind, Rule, When},
+    faults::{Faults, Kind, Rule, Strike, When, rule_of},
     recorder::{Observed, Recorder},
 };
 use crate::wiring::Queue;
@@ -137,9 +137,9 @@ impl Queues {
         wait: Duration,
     ) -> Result<Vec<Message>, QueueError> {
         let strike = self.strike("ReceiveMessage", arn);
-        self.faulted(strike.as_ref(), When::Before).await?;
-        let messages = self.shared.receive(arn, max, None, wait, strike.as_ref()).await?;
-        self.faulted(strike.as_ref(), When::After).await?;
+        self.faulted(rule_of(strike.as_ref()), When::Before).await?;
+        let messages = self.shared.receive(arn, max, None, wait, rule_of(strike.as_ref())).await?;
+        self.faulted(strike.map(Strike::happened).as_ref(), When::After).await?;
         Ok(messages)
     }
 
@@ -149,9 +149,9 @@ impl Queues {
     /// No such queue, not a receipt, a fault rule, or the file. A receipt that is outdated is no error, and deletes nothing.
     pub async fn delete(&self, arn: &str, receipt: &str) -> Result<(), QueueError> {
         let strike = self.strike("DeleteMessage", arn);
-        self.faulted(strike.as_ref(), When::Before).await?;
-        self.shared.delete(arn, receipt, is(strike.as_ref(), Kind::Lost))?;
-        self.faulted(strike.as_ref(), When::After).await
+        self.faulted(rule_of(strike.as_ref()), When::Before).await?;
+        self.shared.delete(arn, receipt, is(rule_of(strike.as_ref()), Kind::Lost))?;
+        self.faulted(strike.map(Strike::happened).as_ref(), When::After).await
     }
 
     /// Sets how long a message in flight stays invisible from now on.
@@ -165,14 +165,14 @@ impl Queues {
         visibility: Duration,
     ) -> Result<(), QueueError> {
         let strike = self.strike("ChangeMessageVisibility", arn);
-        self.faulted(strike.as_ref(), When::Before).await?;
+        self.faulted(rule_of(strike.as_ref()), When::Before).await?;
         self.shared.change_visibility(
             arn,
             receipt,
             millis(visibility),
-            is(strike.as_ref(), Kind::Lost),
+            is(rule_of(strike.as_ref()), Kind::Lost),
         )?;
-        self.faulted(strike.as_ref(), When::After).await
+        self.faulted(strike.map(Strike::happened).as_ref(), When::After).await
     }
 
     /// Sends a message without attributes; returns its id.
@@ -181,11 +181,11 @@ impl Queues {
     /// No such queue, a fault rule, or the file.
     pub async fn send(&self, arn: &str, body: &str) -> Result<String, QueueError> {
         let strike = self.strike("SendMessage", arn);
-        self.faulted(strike.as_ref(), When::Before).await?;
+        self.faulted(rule_of(strike.as_ref()), When::Before).await?;
         let sender = self.function.clone().unwrap_or_else(|| "local".to_owned());
         let outgoing = Outgoing { body: body.to_owned(), sender, ..Outgoing::default() };
-        let sent = self.shared.send(arn, outgoing, strike.as_ref())?;
-        self.faulted(strike.as_ref(), When::After).await?;
+        let sent = self.shared.send(arn, outgoing, rule_of(strike.as_ref()))?;
+        self.faulted(strike.map(Strike::happened).as_ref(), When::After).await?;
         Ok(sent.id)
     }
 
@@ -199,7 +199,7 @@ impl Queues {
         self.shared.store.counts(arn, self.shared.clock.now_ms())
     }
 
-    fn strike(&self, action: &str, arn: &str) -> Option<Rule> {
+    fn strike(&self, action: &str, arn: &str) -> Option<Strike> {
         let function = self.function.as_deref()?;
         self.shared.recorder.record(Observed {
             function: function.to_owned(),
