@@ -190,6 +190,8 @@ fn as_fetched(
     let is_known =
         current.is_some_and(|current| current.fields == fields && current.deleted == deleted);
     let number = version.as_number();
+    // A replay may find another state than the event's first try did, and subscribers are to hear of that too.
+    let name = json!(["mirror", &version, tie_of(&fields, deleted)]).to_string();
     let is_later = current.is_some_and(|Object { version: known, .. }| {
         is_told(known) && known.is_like(&version) && *known > version
     });
@@ -205,7 +207,7 @@ fn as_fetched(
         Some(tenant) => {
             let (event_type, payload) = told;
             let told = Emit::new(tenant.clone(), event_type, id, payload);
-            change.then_emit(told.aggregate_version(number).name("mirror"))
+            change.then_emit(told.aggregate_version(number).name(name))
         }
     }
 }

@@ -3,8 +3,9 @@
 use domain::{
     event::{ObjectRef, Version},
     fetch::{Fetch, FetchChoice, Fetched, When},
-    inbox::Status,
+    inbox::{Noted, Status},
     plan::{Change, Plan},
+    ports::Inbox as _,
     source::{Handler, SchemeChoice},
 };
 use serde_json::{Value, json};
@@ -264,4 +265,22 @@ async fn a_source_can_ask_always_although_its_versions_are_trusted() {
     let key = world.accept("evt_1", Some(3), &json!({})).await;
     world.handle(&key).await;
     assert_eq!(world.object().unwrap().version, Version::Number(3), "the answer's own version");
+}
+
+/// RPL-inbound-repair: a replay that finds another state tells it, one that finds the same tells nobody, and one that
+/// finds an earlier state again tells that.
+#[tokio::test]
+async fn a_replay_tells_what_it_finds_unless_it_is_known() {
+    let world = World::new(reply(&paid())).await;
+    let key = world.accept("evt_1", Some(5), &json!({})).await;
+    assert!(world.handle(&key).await.is_settled());
+    let void = json!({ "id": "in_1", "object": "invoice", "status": "void" });
+    for (state, told) in [(&paid(), 1), (&void, 2), (&void, 2), (&paid(), 3)] {
+        world.later(5000);
+        world.provider.says(reply(state));
+        assert_eq!(world.store.replay(&key, world.now(), world.now()).await.unwrap(), Noted::Yes);
+        assert!(world.handle(&key).await.is_settled());
+        let all = world.told();
+        assert_eq!((all.len(), &all.last().unwrap().1), (told, state));
+    }
 }
