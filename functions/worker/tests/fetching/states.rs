@@ -284,3 +284,29 @@ async fn a_replay_tells_what_it_finds_unless_it_is_known() {
         assert_eq!((all.len(), &all.last().unwrap().1), (told, state));
     }
 }
+
+/// ORD-update-before-create: what the provider does not have any more is revived by the provider alone, in whichever
+/// order its last events come.
+#[tokio::test]
+async fn what_was_found_gone_is_not_revived_by_a_late_event() {
+    for order in [["first", "late", "gone"], ["first", "gone", "late"], ["gone", "first", "late"]] {
+        let world = trusting(7).await;
+        world.provider.says(answer("404 Not Found", "", ""));
+        for id in order {
+            let (event_type, version) = match id {
+                "first" => ("invoice.updated", Some(5)),
+                "late" => ("invoice.updated", Some(10)),
+                _ => ("invoice.deleted", None),
+            };
+            let said = json!({ "status": id });
+            let key = world.accept_of(id, event_type, Some(invoice()), version, &said).await;
+            assert!(world.handle(&key).await.is_settled(), "{order:?} {id}");
+        }
+        let object = world.object().unwrap();
+        assert!(object.deleted && object.fetched, "{order:?} {object:?}");
+        world.provider.says(reply(&json!({ "id": "in_1", "version": 11, "status": "back" })));
+        let back = world.accept("back", Some(11), &json!({ "status": "back" })).await;
+        world.handle(&back).await;
+        assert!(!world.object().unwrap().deleted, "{order:?}");
+    }
+}
