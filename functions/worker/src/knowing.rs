@@ -325,6 +325,13 @@ impl Subject<'_> {
         self.trusts_version && is_told && known.version.is_like(said) && *said > known.version
     }
 
+    /// Whether an answer is older than the event, by versions that are trusted: the provider's API lags behind.
+    fn is_behind(&self, answer: &Version) -> bool {
+        let Some(said) = &self.row.new.version else { return false };
+        let is_told = !matches!(answer, Version::End | Version::Reading(_));
+        self.trusts_version && is_told && answer.is_like(said) && answer < said
+    }
+
     /// What follows from how the call went. `Err`: the attempt ends here.
     fn read(
         &self,
@@ -379,6 +386,9 @@ impl Subject<'_> {
         match judged {
             Judged::State { fields, version } => {
                 let version = self.version(version.as_ref(), lease)?;
+                if self.is_behind(&version) {
+                    return Err(self.later("its answer is from before the event", now, limits));
+                }
                 Ok(Fetched::State { fields: fields.clone(), version: Some(version), as_of })
             }
             Judged::Gone => Ok(Fetched::Gone { as_of }),

@@ -9,11 +9,14 @@ use domain::{
     source::{Handler, SchemeChoice},
 };
 use serde_json::{Value, json};
-use worker::handlers::{Current, Event, Handlers};
+use worker::{
+    Outcome,
+    handlers::{Current, Event, Handlers},
+};
 
 use crate::{
     provider::{answer, json as reply},
-    world::{World, at, invoice, results},
+    world::{World, at, invoice, results, why},
 };
 
 fn paid() -> Value {
@@ -309,4 +312,23 @@ async fn what_was_found_gone_is_not_revived_by_a_late_event() {
         world.handle(&back).await;
         assert!(!world.object().unwrap().deleted, "{order:?}");
     }
+}
+
+/// A provider's API may lag behind its own webhooks: an answer that is older than the event, by versions that are
+/// trusted, is none. It is asked again.
+#[tokio::test]
+async fn an_answer_from_before_the_event_is_waited_out() {
+    let world = trusting(7).await;
+    let first = world.accept("first", Some(8), &json!({ "status": "first" })).await;
+    assert!(world.handle(&first).await.is_settled());
+    let tie = world.accept("tie", Some(8), &json!({ "status": "tie" })).await;
+    let outcome = world.handle(&tie).await;
+    let (code, message) = why(&outcome);
+    assert_eq!((code.as_str(), world.row(&tie).attempts), ("fetch_no_answer", 0), "{message}");
+    assert!(message.contains("from before the event"), "{message}");
+    assert_eq!(world.object().unwrap().fields["status"], "first");
+    world.later(10_000);
+    world.provider.says(reply(&json!({ "id": "in_1", "version": 8, "status": "fetched" })));
+    assert!(matches!(world.handle(&tie).await, Outcome::Finished { .. }));
+    assert_eq!(world.object().unwrap().fields["status"], "fetched");
 }
