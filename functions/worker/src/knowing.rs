@@ -34,6 +34,8 @@ use crate::{
 pub(crate) struct Known {
     /// The objects.
     pub(crate) current: Current,
+    /// Those that were read for the plan: the event's own, and those that the handler named.
+    pub(crate) named: Vec<ObjectRef>,
     /// What the provider says of the event's own, if it was asked.
     pub(crate) fetched: Option<Fetched>,
     /// The lease under which it was asked.
@@ -70,7 +72,8 @@ where
         body: &[u8],
         at: Try<'_>,
     ) -> Stored<Result<Known, Ended>> {
-        let nothing = Known { current: Current::default(), fetched: None, lease: None };
+        let nothing =
+            Known { current: Current::default(), named: Vec::new(), fetched: None, lease: None };
         let subject = match self.subject(row, feed, body) {
             Ok(Some(subject)) => subject,
             Ok(None) => return self.know_again(row, feed, body, nothing).await,
@@ -258,7 +261,7 @@ where
         let others = self.objects(row, &wanted).await?;
         let own = own.and_then(|own| others.get(own).cloned());
         let current = Current { own, others };
-        Ok(Ok(Known { current, ..known }))
+        Ok(Ok(Known { current, named: wanted, ..known }))
     }
 
     async fn objects(
