@@ -123,7 +123,8 @@ fn fields(event: &Event<'_>) -> Result<Value, Plan> {
             event.body.len()
         )));
     }
-    serde_json::from_slice(event.body).map_err(|_| {
+    let body = event.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(event.body);
+    serde_json::from_slice(body).map_err(|_| {
         Plan::reject("the body cannot be parsed as JSON, so it has no fields to mirror")
     })
 }
@@ -305,6 +306,14 @@ mod tests {
             |planned, word: &str| matches!(planned, Plan::Ignored(why) if why.starts_with(word));
         assert!(says(planned("a", None, Some(1), "{}"), "no_object: "));
         assert!(says(planned("a", Some(("k", "1")), None, "{}"), "no_version: "));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped() {
+        let planned = planned("a", Some(("k", "1")), Some(1), "\u{feff}{\"n\":1}");
+        let Plan::Apply(changes) = planned else { panic!("{planned:?}") };
+        let Guard::Newer { fields, .. } = &changes[0].guard else { panic!("{changes:?}") };
+        assert_eq!(fields, &json!({ "n": 1 }));
     }
 
     #[test]
