@@ -453,7 +453,8 @@ fn spread(
 
 /// For how long an event has waited already.
 fn waited(row: &Row, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(row.armed_at)).unwrap_or_default()
+    let since = row.waits_since.unwrap_or(now);
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
 fn put_off(code: &str, why: &str, wait: Duration) -> Ended {
