@@ -7,10 +7,10 @@ use std::{
 
 use domain::{
     commit::{Commit, CommitOutcome, HELD, MAX_PLANS, MAX_ROUNDS, Next, RESTLESS},
-    event::Origin,
+    event::{ObjectRef, Origin},
     inbox::{ChangeResult, Failure, Noted, Row, Status},
     message::InboundMessage,
-    plan::{BadPlan, Change, Plan},
+    plan::{BadPlan, Change, Guard, Plan},
     ports::{Bodies, Finish, Inbox, Queue, Registry, State, StoreError, Stored},
     source::Paused,
 };
@@ -83,6 +83,14 @@ const TOO_LARGE: &str = "the store will never take this change: an object has mo
      keep less of the event, then replay it";
 const MALFORMED: &str =
     "the store will never take this change: it is malformed; the log has the reasons it gave";
+
+/// An object that a change depends on although it was not read. Planning again would not read it either.
+fn unread<'c>(changes: &'c [Change], known: &Known) -> Option<&'c ObjectRef> {
+    changes.iter().find_map(|change| match &change.guard {
+        Guard::Unchanged { object, .. } if !known.named.contains(object) => Some(object),
+        _ => None,
+    })
+}
 
 /// The end of an attempt in which the store did not do as it was asked.
 ///
@@ -213,6 +221,14 @@ where
 
     /// Makes changes true in one transaction, narrowed to what is still to be done. `None`: plan again.
     async fn apply(&self, row: &Row, changes: Vec<Change>, known: &Known) -> Stored<Option<Ended>> {
+        if let Some(object) = unread(&changes, known) {
+            let why = format!(
+                "the plan depends on what {} {} was, which was not read for it: name it in `reads`, deploy that, then replay \
+                 the event",
+                object.kind, object.id
+            );
+            return Ok(Some(hopeless("bad_plan", &why)));
+        }
         let now = (self.now)();
         let (expires_at, received_at) = (self.expiry(now), row.new.received_at);
         let (knowledge, lease) = (known.knowledge(&row.new), known.lease.clone());

@@ -43,12 +43,13 @@ where
             Ended::Paused(paused) => self.put_off(row, &paused).await,
             Ended::Waits { delay, reason } => {
                 let delay = delay.unwrap_or_else(|| self.limits.backoff.after(1, jitter));
-                let since = self.waits_since(row);
-                match after_waiting(row, since, delay, (self.now)(), &self.limits) {
+                let now = (self.now)();
+                let since = self.waits_since(row, now);
+                match after_waiting(row, since, delay, now, &self.limits) {
                     AfterWaiting::Park => {
                         self.park(row, row.attempts, waited_too_long(&reason)).await
                     }
-                    AfterWaiting::Wait(wait) => self.waits(row, reason, wait).await,
+                    AfterWaiting::Wait(wait) => self.waits(row, reason, wait, since).await,
                 }
             }
         }
@@ -72,6 +73,7 @@ where
                     due_at,
                     next_action: next_attempt(attempts + 1, self.limits.attempts, next),
                     waits_until: None,
+                    waits_since: row.waits_since,
                     split: None,
                 };
                 let noted = self.inbox.note(&row.claim(), &note).await?;
@@ -80,16 +82,24 @@ where
         }
     }
 
-    /// From when on an event counts as waiting: while its source was paused it did not wait for anything of its own.
-    fn waits_since(&self, row: &Row) -> Timestamp {
+    /// From when on an event that has to wait now counts as waiting: while its source was paused, or nobody could try it, it
+    /// did not wait for anything of its own.
+    fn waits_since(&self, row: &Row, now: Timestamp) -> Timestamp {
         let resumed_at = self.sources.known_of(row.new.key.source());
         let resumed_at = resumed_at.and_then(|feed| feed.source.resumed_at);
-        resumed_at.map_or(row.armed_at, |at| at.max(row.armed_at))
+        let since = row.waits_since.unwrap_or(now);
+        resumed_at.map_or(since, |at| at.max(since))
     }
 
     /// The message that brought the event is acknowledged after this. The due time is written first: it alone brings the
     /// event back if this dies before the delayed message is sent, or if that is lost.
-    async fn waits(&self, row: &Row, reason: Failure, wait: Wait) -> Stored<Option<Outcome>> {
+    async fn waits(
+        &self,
+        row: &Row,
+        reason: Failure,
+        wait: Wait,
+        since: Timestamp,
+    ) -> Stored<Option<Outcome>> {
         let next_action = if wait.due_at > wait.until {
             format!("tried again at {}", clock(wait.until))
         } else {
@@ -102,6 +112,7 @@ where
             due_at: wait.due_at,
             next_action,
             waits_until: Some(wait.until),
+            waits_since: Some(since),
             split: None,
         };
         if self.inbox.note(&row.claim(), &note).await? == Noted::Moved {
@@ -131,6 +142,7 @@ where
                 "waits: the source is paused since {since}; `postern sources resume {source}`"
             ),
             waits_until: Some(until),
+            waits_since: None,
             split: None,
         };
         if self.inbox.note(&row.claim(), &note).await? == Noted::Moved {
@@ -165,6 +177,7 @@ where
                 clock(now)
             ),
             waits_until: None,
+            waits_since: row.waits_since,
             split: None,
         };
         Ok(self.inbox.note(&row.claim(), &note).await? == Noted::Yes)

@@ -34,6 +34,8 @@ use crate::{
 pub(crate) struct Known {
     /// The objects.
     pub(crate) current: Current,
+    /// Those that were read for the plan: the event's own, and those that the handler named.
+    pub(crate) named: Vec<ObjectRef>,
     /// What the provider says of the event's own, if it was asked.
     pub(crate) fetched: Option<Fetched>,
     /// The lease under which it was asked.
@@ -70,7 +72,8 @@ where
         body: &[u8],
         at: Try<'_>,
     ) -> Stored<Result<Known, Ended>> {
-        let nothing = Known { current: Current::default(), fetched: None, lease: None };
+        let nothing =
+            Known { current: Current::default(), named: Vec::new(), fetched: None, lease: None };
         let subject = match self.subject(row, feed, body) {
             Ok(Some(subject)) => subject,
             Ok(None) => return self.know_again(row, feed, body, nothing).await,
@@ -176,7 +179,9 @@ where
             Lease::Busy(ends) => {
                 let left = Duration::try_from(ends.duration_since(now)).unwrap_or_default();
                 let reason = "another event of the same object is asking the provider for it";
-                Err(put_off("object_busy", reason, left.min(BUSY_WAIT)))
+                let least = self.limits.backoff.base;
+                let wait = spread(row, left.min(BUSY_WAIT), least, now, at.jitter, &self.limits);
+                Err(put_off("object_busy", reason, wait))
             }
         })
     }
@@ -213,7 +218,7 @@ where
         };
         let began = (self.now)();
         let asked = subject.asker.ask(question).await?;
-        let answer = subject.read(&asked, lease, (self.now)(), &self.limits);
+        let answer = subject.read(&asked, lease, (self.now)(), at.jitter, &self.limits);
         self.tell_fetch(row, &asked, answer.as_ref().err(), began);
         Ok(answer.map(Some))
     }
@@ -256,7 +261,7 @@ where
         let others = self.objects(row, &wanted).await?;
         let own = own.and_then(|own| others.get(own).cloned());
         let current = Current { own, others };
-        Ok(Ok(Known { current, ..known }))
+        Ok(Ok(Known { current, named: wanted, ..known }))
     }
 
     async fn objects(
@@ -274,6 +279,10 @@ where
 
 /// Longest that an event waits for another one of the same object: most hold it for the time of one call.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// The first wait for a turn at a provider is spread over so many times the shortest wait: those that meet its limit
+/// together may be thousands, and those that meet one object's lease are a few.
+const HERD_SPREAD: u32 = 3;
 
 /// What may be asked about an event.
 struct Subject<'a> {
@@ -319,21 +328,33 @@ impl Subject<'_> {
         self.trusts_version && is_told && known.version.is_like(said) && *said > known.version
     }
 
+    /// Whether an answer is older than the event, by versions that are trusted: the provider's API lags behind.
+    fn is_behind(&self, answer: &Version) -> bool {
+        let Some(said) = &self.row.new.version else { return false };
+        let is_told = !matches!(answer, Version::End | Version::Reading(_));
+        self.trusts_version && is_told && answer.is_like(said) && answer < said
+    }
+
     /// What follows from how the call went. `Err`: the attempt ends here.
     fn read(
         &self,
         asked: &Asked,
         lease: &LeaseProof,
         now: Timestamp,
+        jitter: f64,
         limits: &Limits,
     ) -> Result<Fetched, Ended> {
         let source = self.row.new.key.source();
+        let busy = |why, asked| {
+            let least = limits.backoff.base.saturating_mul(HERD_SPREAD);
+            put_off("fetch_busy", why, spread(self.row, asked, least, now, jitter, limits))
+        };
         let (judged, as_of) = match asked {
             Asked::Answered(judged, began) => (judged, *began),
             Asked::NotYourTurn(at) => {
                 let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
                 let why = "the provider has been asked as often as it may be for the moment";
-                return Err(put_off("fetch_busy", why, wait));
+                return Err(busy(why, wait));
             }
             Asked::NoTime => {
                 let why = "the function had no time left to ask the provider";
@@ -368,14 +389,15 @@ impl Subject<'_> {
         match judged {
             Judged::State { fields, version } => {
                 let version = self.version(version.as_ref(), lease)?;
+                if self.is_behind(&version) {
+                    return Err(self.later("its answer is from before the event", now, limits));
+                }
                 Ok(Fetched::State { fields: fields.clone(), version: Some(version), as_of })
             }
             Judged::Gone => Ok(Fetched::Gone { as_of }),
-            Judged::Busy(pause) => Err(put_off(
-                "fetch_busy",
-                "the provider takes no more calls for the moment",
-                *pause,
-            )),
+            Judged::Busy(pause) => {
+                Err(busy("the provider takes no more calls for the moment", *pause))
+            }
             Judged::Refused(status) => Err(failed(
                 "fetch_refused",
                 &format!(
@@ -407,11 +429,32 @@ impl Subject<'_> {
 
     /// Not the event's fault, so not counted. The longer it has waited, the rarer it asks.
     fn later(&self, what: &str, now: Timestamp, limits: &Limits) -> Ended {
-        let waited = Duration::try_from(now.duration_since(self.row.armed_at)).unwrap_or_default();
-        let wait =
-            (waited / 2).clamp(limits.backoff.base.min(limits.backoff.cap), limits.backoff.cap);
+        let wait = (waited(self.row, now) / 2)
+            .clamp(limits.backoff.base.min(limits.backoff.cap), limits.backoff.cap);
         put_off("fetch_no_answer", &format!("the provider was asked in vain: {what}"), wait)
     }
+}
+
+/// How long an event waits for its turn: as long as it was asked to, and then up to a quarter of the time that it has
+/// waited already, or `least`. Thousands that were asked to wait until one moment would else all come back at it, have one
+/// of them served, and be asked to wait until the next.
+fn spread(
+    row: &Row,
+    asked: Duration,
+    least: Duration,
+    now: Timestamp,
+    jitter: f64,
+    limits: &Limits,
+) -> Duration {
+    let most = (waited(row, now) / 4).max(least).min(limits.backoff.cap);
+    let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 1.0 };
+    asked.saturating_add(most.mul_f64(jitter))
+}
+
+/// For how long an event has waited already.
+fn waited(row: &Row, now: Timestamp) -> Duration {
+    let since = row.waits_since.unwrap_or(now);
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
 fn put_off(code: &str, why: &str, wait: Duration) -> Ended {

@@ -89,6 +89,8 @@ pub(crate) struct Try<'m> {
     pub(crate) receipt: &'m str,
     /// When the attempt is ended, whatever it does.
     pub(crate) ends: Timestamp,
+    /// Drawn evenly from 0 to 1, for this receive alone.
+    pub(crate) jitter: f64,
 }
 
 /// What became of a message.
@@ -246,7 +248,7 @@ where
                 Triage::Run { count_first } => {
                     let attempt = pin!(self.attempt(
                         row,
-                        Try { receipt: &message.receipt, ends },
+                        Try { receipt: &message.receipt, ends, jitter },
                         count_first
                     ));
                     let ended = match select(attempt, &mut deadline).await {

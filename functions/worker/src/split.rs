@@ -178,6 +178,7 @@ where
                 "{put} of the {total} events have rows of their own; the others follow"
             ),
             waits_until: None,
+            waits_since: row.waits_since,
             split: Some(u32::try_from(put).unwrap_or(u32::MAX)),
         };
         self.inbox.note(&row.claim(), &note).await

@@ -490,3 +490,26 @@ async fn a_handler_hears_whether_versions_can_be_trusted() {
         assert_eq!(reason, expected, "{scheme:?}");
     }
 }
+
+/// C31: a guard on what was never read could not hold, however often it is planned.
+#[tokio::test]
+async fn a_plan_that_depends_on_what_it_did_not_ask_for_is_parked() {
+    let guesses: PlanFn = |_, _, current| {
+        let other = order("or_2");
+        let known = current.of(&other).cloned();
+        Change::unchanged(other, known.as_ref(), Version::Number(1), json!({})).into()
+    };
+    let bench = Bench::new(guesses).await;
+    put(&bench.state.store, "or_2", Version::Number(1), json!(2));
+    assert!(matches!(bench.handle().await, Outcome::Parked(_)));
+    let failure = bench.row().last_error.unwrap();
+    assert_eq!(failure.code, "bad_plan");
+    assert!(failure.message.contains("order or_2"), "{}", failure.message);
+    assert!(failure.message.contains("name it in `reads`"), "{}", failure.message);
+    assert!(!bench.state.store.chaos.calls().contains(&"state.commit"));
+    // Named, it may even be absent.
+    let mut bench = Bench::new(guesses).await;
+    bench.handlers.reads = |_, _| vec![order("or_2")];
+    assert!(bench.handle().await.is_settled());
+    assert_eq!(bench.row().status, Status::Processed);
+}

@@ -66,7 +66,8 @@ pub enum FetchChoice {
 pub enum When {
     /// For each event, unless what it says is known already.
     Always,
-    /// If the event has no version, or the version that is known with another content.
+    /// If the event has no version, or the version that is known with another content, or is later than an answer that the
+    /// object is gone.
     Doubt,
 }
 
@@ -97,12 +98,15 @@ pub fn is_covered(known: Option<&Object>, armed_at: Timestamp) -> bool {
 
 /// Whether an event leaves it open what the object is now: it has no version, or the known one and another content.
 ///
-/// What was read without a version compares with no event, so it is read again.
+/// What was read without a version compares with no event, so it is read again. What the provider did not have any more is
+/// revived by the provider alone, so a later event about it is a doubt too.
 pub fn is_doubtful(version: Option<&Version>, body: &Value, known: Option<&Object>) -> bool {
     let Some(version) = version else { return true };
     known.is_some_and(|known| {
         let is_same = || [false, true].iter().any(|gone| tie_of(body, *gone) == known.tie);
-        matches!(known.version, Version::Reading(_)) || known.version == *version && !is_same()
+        matches!(known.version, Version::Reading(_))
+            || known.version == *version && !is_same()
+            || known.deleted && known.fetched && *version > known.version
     })
 }
 
@@ -147,6 +151,20 @@ mod tests {
         assert!(is_doubtful(None, &json!({ "a": 1 }), Some(&stored)));
         let read = known(Version::Reading(3), json!({ "a": 1 }), true);
         assert!(is_doubtful(Some(&Version::Number(8)), &json!({ "a": 1 }), Some(&read)));
+    }
+
+    /// ORD-update-before-create
+    #[test]
+    fn an_event_alone_does_not_revive_what_the_provider_did_not_have_any_more() {
+        let gone = Object { deleted: true, ..known(Version::Number(7), json!({ "a": 1 }), true) };
+        let doubtful = |n, gone: &Object| {
+            is_doubtful(Some(&Version::Number(n)), &json!({ "a": 1 }), Some(gone))
+        };
+        assert!(doubtful(8, &gone));
+        assert!(!doubtful(6, &gone), "it is older than the answer");
+        let told = Object { fetched: false, ..gone.clone() };
+        assert!(!doubtful(8, &told), "an event said so, and this one is later");
+        assert!(!doubtful(8, &Object { deleted: false, ..gone.clone() }));
     }
 
     #[test]

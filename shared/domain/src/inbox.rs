@@ -119,6 +119,8 @@ pub struct Row {
     pub next_action: Option<String>,
     /// Until when it waits for something that is not its own failure, since the last attempt.
     pub waits_until: Option<Timestamp>,
+    /// When it first had to wait so in this cycle, since its source was last paused.
+    pub waits_since: Option<Timestamp>,
     /// What became of each change it proposed.
     pub results: Vec<ChangeResult>,
     /// When this cycle began: received, or re-armed.
@@ -406,8 +408,10 @@ pub const MAX_DELAY: Duration = Duration::from_secs(900);
 /// How much the clocks of two machines may differ.
 const SKEW: Duration = Duration::from_secs(1);
 
-/// Decides what follows when the event of a row has to wait. `since` is from when on it counts as waiting: when it was
-/// armed, or when its source was resumed.
+/// Decides what follows when the event of a row has to wait.
+///
+/// `since` is from when on it counts as waiting: its first wait, or when its source was resumed. Not when it was armed: it
+/// may be that nobody could try it for days.
 pub fn after_waiting(
     row: &Row,
     since: Timestamp,
@@ -525,6 +529,7 @@ mod tests {
             last_error: None,
             next_action: None,
             waits_until: None,
+            waits_since: None,
             results: Vec::new(),
             armed_at: at(0),
             split: 0,
@@ -591,13 +596,13 @@ mod tests {
 
     /// D7, C34
     #[test]
-    fn an_event_waits_for_others_up_to_the_horizon_of_its_cycle() {
+    fn an_event_waits_for_others_up_to_the_horizon() {
         let row = row(Status::Pending, 0, None);
         let after = |since, now| waits(&row, since, Duration::from_secs(60), now);
         assert_eq!(after(0, 0), until(60, 120, Some(60)));
         assert_eq!(after(0, 86_399), until(86_459, 86_519, Some(60)));
         assert_eq!(after(0, 86_400), AfterWaiting::Park);
-        // Armed again, or resumed: the wait begins anew.
+        // Tried for the first time, armed again, or resumed: the wait begins anew.
         assert_eq!(after(86_000, 86_400), until(86_460, 86_520, Some(60)));
     }
 

@@ -148,6 +148,8 @@ pub struct AttemptNote {
     pub next_action: String,
     /// Until when it waits for something that is not its own failure; `None`: it does not wait any more.
     pub waits_until: Option<Timestamp>,
+    /// When it first had to wait. Whoever has read the row keeps what it says, or `None`: nothing counts as waiting.
+    pub waits_since: Option<Timestamp>,
     /// How far a request with many events was split; `None`: as far as before. See [`Row::split`].
     pub split: Option<u32>,
 }

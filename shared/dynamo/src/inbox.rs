@@ -66,7 +66,7 @@ pub(crate) fn finished(finish: &Finish) -> Stored<Expression> {
         .set("expires_at", seconds(finish.expires_at))
         .set_or_clear("results", results)
         .set_or_clear("next_action", finish.reason.as_ref().map(s))
-        .clear(["pending_shard", "due_at", "waits_until"]))
+        .clear(["pending_shard", "due_at", "waits_until", "waits_since"]))
 }
 
 impl InboxTable {
@@ -86,6 +86,7 @@ impl InboxTable {
                 "finished_at",
                 "next_action",
                 "waits_until",
+                "waits_since",
                 "expires_at",
                 "split",
             ])
@@ -189,7 +190,8 @@ impl Inbox for InboxTable {
             .set("attempts", n(note.attempts))
             .set("due_at", ms(note.due_at))
             .set("next_action", s(&note.next_action))
-            .set_or_clear("waits_until", note.waits_until.map(ms));
+            .set_or_clear("waits_until", note.waits_until.map(ms))
+            .set_or_clear("waits_since", note.waits_since.map(ms));
         if let Some(failure) = &note.failure {
             change = failed(change, failure);
         }
@@ -212,7 +214,14 @@ impl Inbox for InboxTable {
             .set("attempts", n(attempts))
             .set("dead_at", ms(now))
             .set("dead_shard", keys::inbox_shard(&claim.key, self.shards))
-            .clear(["pending_shard", "due_at", "next_action", "waits_until", "expires_at"]);
+            .clear([
+                "pending_shard",
+                "due_at",
+                "next_action",
+                "waits_until",
+                "waits_since",
+                "expires_at",
+            ]);
         let change = as_claimed(failed(change, failure), claim);
         let may = |old: &Item| {
             let old = Reader(old);

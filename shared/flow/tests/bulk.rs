@@ -104,6 +104,7 @@ impl Bench {
             last_error: Some(Failure::new("handler_failed", "no such column")),
             next_action: None,
             waits_until: None,
+            waits_since: None,
             results: Vec::new(),
             armed_at: new.received_at,
             split: 0,

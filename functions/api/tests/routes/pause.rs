@@ -71,6 +71,7 @@ async fn waiting(postern: &Deployment, count: usize) -> Vec<InboxKey> {
             due_at: at(6 * 3600),
             next_action: "waits".to_owned(),
             waits_until: Some(at(6 * 3600)),
+            waits_since: None,
             split: None,
         };
         assert_eq!(postern.0.inbox.note(&claim, &note).await.unwrap(), Noted::Yes);

@@ -277,6 +277,7 @@ async fn a_resume_sends_what_waits_for_later() {
         due_at: at(21_600),
         next_action: "waits".to_owned(),
         waits_until: None,
+        waits_since: None,
         split: None,
     };
     assert_eq!(postern.0.inbox.note(&claim, &note).await.unwrap(), Noted::Yes);

@@ -62,7 +62,7 @@ impl NoAnswer {
             Self::Unread(_) | Self::Late => true,
             Self::Broken(cause, _) => matches!(
                 cause,
-                Cause::Refused | Cause::ConnectTimeout | Cause::Timeout | Cause::Reset
+                Cause::Dns | Cause::Refused | Cause::ConnectTimeout | Cause::Timeout | Cause::Reset
             ),
         }
     }
@@ -196,4 +196,21 @@ fn headers(call: &Call) -> Option<HeaderMap> {
         headers.append(name.clone(), value);
     }
     Some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RTY-provider-outage: a name that cannot be looked up for a moment costs no event an attempt.
+    #[test]
+    fn trouble_on_the_way_may_pass_and_what_somebody_has_to_correct_does_not() {
+        let broken = |cause| NoAnswer::Broken(cause, "x".into());
+        for passes in [Cause::Dns, Cause::Refused, Cause::Reset, Cause::Timeout] {
+            assert!(broken(passes).may_pass(), "{passes:?}");
+        }
+        for stays in [broken(Cause::TlsUnknownIssuer), NoAnswer::Address, NoAnswer::TooLarge] {
+            assert!(!stays.may_pass(), "{stays:?}");
+        }
+    }
 }

@@ -80,10 +80,16 @@ fn as_told(
     let fields = fields(event)?;
     let states = states.filter(|states| states.are_of(&object.kind));
     let number = version.as_number();
+    // What was read compares with no version. Now that nobody asks any more, what happened after it counts.
+    let happened_at = event.row.occurred_at.unwrap_or(event.row.received_at);
+    let is_after = current.is_some_and(|current| {
+        matches!(current.version, Version::Reading(_)) && happened_at > current.as_of
+    });
     let is_move = match states.map(|states| step(states, current, &fields, deleted)).transpose()? {
-        None => false,
+        None => is_after,
         Some(Step::Refused(why)) => return Err(Change::refused(object.clone(), why).into()),
         Some(Step::Move) => true,
+        Some(Step::Newer) if is_after => true,
         // What is newer within a state must not meet another state: while it was planned, the object may have moved on.
         // What is not newer ends as stale before anything is written.
         Some(Step::Newer) => {
@@ -117,7 +123,8 @@ fn fields(event: &Event<'_>) -> Result<Value, Plan> {
             event.body.len()
         )));
     }
-    serde_json::from_slice(event.body).map_err(|_| {
+    let body = event.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(event.body);
+    serde_json::from_slice(body).map_err(|_| {
         Plan::reject("the body cannot be parsed as JSON, so it has no fields to mirror")
     })
 }
@@ -190,6 +197,8 @@ fn as_fetched(
     let is_known =
         current.is_some_and(|current| current.fields == fields && current.deleted == deleted);
     let number = version.as_number();
+    // A replay may find another state than the event's first try did, and subscribers are to hear of that too.
+    let name = json!(["mirror", &version, tie_of(&fields, deleted)]).to_string();
     let is_later = current.is_some_and(|Object { version: known, .. }| {
         is_told(known) && known.is_like(&version) && *known > version
     });
@@ -205,7 +214,7 @@ fn as_fetched(
         Some(tenant) => {
             let (event_type, payload) = told;
             let told = Emit::new(tenant.clone(), event_type, id, payload);
-            change.then_emit(told.aggregate_version(number).name("mirror"))
+            change.then_emit(told.aggregate_version(number).name(name))
         }
     }
 }
@@ -297,6 +306,14 @@ mod tests {
             |planned, word: &str| matches!(planned, Plan::Ignored(why) if why.starts_with(word));
         assert!(says(planned("a", None, Some(1), "{}"), "no_object: "));
         assert!(says(planned("a", Some(("k", "1")), None, "{}"), "no_version: "));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped() {
+        let planned = planned("a", Some(("k", "1")), Some(1), "\u{feff}{\"n\":1}");
+        let Plan::Apply(changes) = planned else { panic!("{planned:?}") };
+        let Guard::Newer { fields, .. } = &changes[0].guard else { panic!("{changes:?}") };
+        assert_eq!(fields, &json!({ "n": 1 }));
     }
 
     #[test]
@@ -404,6 +421,37 @@ mod tests {
         }
         let tomb = known(Version::Number(9), fields, true);
         assert!(asked(&gone, Some(&tomb)).events.is_empty());
+    }
+
+    /// D3: the provider is not asked any more. What was read compares with no version, so what happened later counts.
+    #[test]
+    fn what_was_read_before_gives_way_to_events_of_later() {
+        let second = |n| Timestamp::from_second(n).unwrap();
+        let read = Object {
+            as_of: second(10),
+            fetched: true,
+            ..known(Version::Reading(3), json!(1), false)
+        };
+        for (occurred, received, is_later) in
+            [(Some(11), 99, true), (Some(10), 99, false), (None, 11, true), (None, 9, false)]
+        {
+            let object = Some(("invoice", "in_1"));
+            let mut row = row(Some("invoice.paid"), object, Some(Version::Number(5)));
+            (row.occurred_at, row.received_at) = (occurred.map(second), second(received));
+            let Plan::Apply(changes) = plan(&Event::new(&row, b"2"), Some(&read), None, None)
+            else {
+                panic!()
+            };
+            match &changes[0].guard {
+                Guard::Unchanged { read: seen, version, fields, .. } if is_later => {
+                    assert_eq!(seen.as_ref(), Some(&read.stamp()));
+                    assert_eq!((version, fields), (&Version::Number(5), &json!(2)));
+                }
+                // Of a lower version than what was read: stale.
+                Guard::Newer { version, .. } if !is_later => assert!(*version < read.version),
+                other => panic!("{occurred:?} {received}: {other:?}"),
+            }
+        }
     }
 
     /// ORD-update-before-create: a deletion leaves the object, marked, so that a late update does not revive it.

@@ -1,6 +1,6 @@
 //! What becomes of an event whose provider does not give the state: told with what, why and what next.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use domain::{
     event::ObjectRef,
@@ -8,6 +8,7 @@ use domain::{
     inbox::Status,
     ports::{Turn, Turns as _},
 };
+use jiff::Timestamp;
 use serde_json::json;
 use worker::Outcome;
 
@@ -103,11 +104,11 @@ async fn the_longer_a_provider_is_down_the_rarer_it_is_asked() {
 #[tokio::test]
 async fn a_provider_that_takes_no_more_is_left_alone_by_all_workers() {
     let (world, outcome) = told(answer("429 Too Many Requests", "retry-after: 90\r\n", "")).await;
-    assert!(matches!(outcome, Outcome::Waits { until, .. } if until == at(90_000)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Waits { until, .. } if until == at(120_000)), "{outcome:?}");
     let other = ObjectRef { kind: "invoice".to_owned(), id: "in_2".to_owned() };
     let key = world.accept_of("evt_2", "invoice.paid", Some(other), Some(1), &json!({})).await;
     world.later(30_000);
-    let outcome = world.handle(&key).await;
+    let outcome = world.handle_with(&key, Timestamp::MAX, 0.0).await;
     assert_eq!(why(&outcome).0, "fetch_busy");
     assert!(matches!(outcome, Outcome::Waits { until, .. } if until == at(90_000)), "{outcome:?}");
     assert_eq!(world.provider.asked().len(), 1);
@@ -116,9 +117,8 @@ async fn a_provider_that_takes_no_more_is_left_alone_by_all_workers() {
     assert!(matches!(world.handle(&key).await, Outcome::Finished { .. }));
 }
 
-/// D4
-#[tokio::test]
-async fn whose_turn_is_far_away_waits_outside() {
+/// One call a second, and the next turn after five.
+async fn slow() -> World {
     let world = World::with(reply(&json!({ "id": "in_1" })), |source| {
         let own = json!({ "like": "stripe", "rate": 1, "burst": 1 });
         source.fetch = Some(Fetch { choice: FetchChoice::Own(own), when: None });
@@ -130,8 +130,15 @@ async fn whose_turn_is_far_away_waits_outside() {
             world.store.take_turn(&shop(), pace, Duration::from_secs(60), at(0)).await.unwrap();
         assert!(!matches!(turn, Turn::Later(_)));
     }
+    world
+}
+
+/// D4
+#[tokio::test]
+async fn whose_turn_is_far_away_waits_outside() {
+    let world = slow().await;
     let key = world.accept("evt_1", Some(1), &json!({})).await;
-    let outcome = world.handle(&key).await;
+    let outcome = world.handle_with(&key, Timestamp::MAX, 0.0).await;
     assert!(matches!(outcome, Outcome::Waits { until, .. } if until == at(5000)), "{outcome:?}");
     assert!(world.provider.asked().is_empty());
     world.later(5000);
@@ -148,4 +155,47 @@ async fn a_call_ends_before_its_attempt_does() {
     assert_eq!(why(&outcome).0, "fetch_no_time");
     assert!(world.provider.asked().is_empty());
     assert_eq!((world.row(&key).attempts, world.lease()), (0, Some(at(0))));
+}
+
+/// C33, D4: a thousand events whose turn is far away do not come back together, and none of them comes too early.
+#[tokio::test]
+async fn those_whose_turn_is_far_away_come_back_spread() {
+    const HERD: u32 = 1000;
+    let world = slow().await;
+    let mut back = BTreeMap::new();
+    for n in 0..HERD {
+        let key = world.accept(&format!("evt_{n}"), Some(1), &json!({})).await;
+        let jitter = f64::from(n) / f64::from(HERD);
+        world.handle_with(&key, Timestamp::MAX, jitter).await;
+        let until = world.row(&key).waits_until.unwrap();
+        assert!(until >= at(5000), "{n}: {until}");
+        *back.entry(until.as_second()).or_insert(0) += 1;
+    }
+    assert!(world.provider.asked().is_empty());
+    let most = back.values().max().unwrap();
+    assert!(*most <= HERD / 20, "{most} in one second: {back:?}");
+}
+
+/// D4: what is asked of a provider that takes no more becomes less, and never before it says.
+#[tokio::test]
+async fn the_longer_an_event_has_waited_for_its_turn_the_rarer_it_asks() {
+    let world = World::new(answer("429 Too Many Requests", "retry-after: 90\r\n", "")).await;
+    let key = world.accept("evt_1", Some(1), &json!({})).await;
+    for (after, jitter, wait) in [
+        (0, 0.0, 90),
+        (0, 1.0, 120),
+        (600_000, 0.0, 90),
+        (0, 1.0, 240),
+        (7_200_000, 0.0, 90),
+        (0, 0.5, 540),
+        (0, 1.0, 990),
+    ] {
+        world.later(after);
+        // The provider is asked anew, and not the memory of its last answer.
+        world.store.tables().turns.clear();
+        world.store.tables().inbox.get_mut(&key).unwrap().row.waits_until = None;
+        world.handle_with(&key, Timestamp::MAX, jitter).await;
+        let expected = world.now() + Duration::from_secs(wait);
+        assert_eq!(world.row(&key).waits_until, Some(expected), "{after} {jitter}");
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use domain::{inbox::Status, ports::State as _};
 use futures_util::future::join;
+use jiff::Timestamp;
 use serde_json::json;
 use testkit::chaos::{Fault, When};
 use tokio::sync::Notify;
@@ -37,7 +38,7 @@ async fn an_object_is_asked_about_by_one_worker_at_a_time() {
     assert_eq!(why(&waits).0, "object_busy");
     assert!(waits.is_settled());
     let row = world.row(&second);
-    assert_eq!((row.attempts, row.waits_until), (0, Some(at(5000))), "it is not its failure");
+    assert_eq!((row.attempts, row.waits_until), (0, Some(at(15_000))), "it is not its failure");
     assert_eq!(world.provider.asked().len(), 1);
 }
 
@@ -100,8 +101,11 @@ async fn before_a_dead_workers_lease_ends_its_object_waits() {
     let world = World::new(reply(&json!({ "id": "in_1" }))).await;
     let key = world.accept("evt_1", Some(1), &json!({})).await;
     world.store.lease(LEASE, "somebody", at(0), at(3000)).await.unwrap();
-    assert_eq!(why(&world.handle(&key).await).0, "object_busy");
+    let outcome = world.handle_with(&key, Timestamp::MAX, 0.0).await;
+    assert_eq!(why(&outcome).0, "object_busy");
     assert_eq!(world.row(&key).waits_until, Some(at(3000)), "no longer than the lease");
+    let outcome = world.handle_with(&key, Timestamp::MAX, 1.0).await;
+    assert!(matches!(outcome, Outcome::Waits { .. }), "{outcome:?}");
     world.later(3000);
     assert!(matches!(world.handle(&key).await, Outcome::Finished { .. }));
 }

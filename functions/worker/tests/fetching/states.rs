@@ -3,16 +3,20 @@
 use domain::{
     event::{ObjectRef, Version},
     fetch::{Fetch, FetchChoice, Fetched, When},
-    inbox::Status,
+    inbox::{Noted, Status},
     plan::{Change, Plan},
+    ports::Inbox as _,
     source::{Handler, SchemeChoice},
 };
 use serde_json::{Value, json};
-use worker::handlers::{Current, Event, Handlers};
+use worker::{
+    Outcome,
+    handlers::{Current, Event, Handlers},
+};
 
 use crate::{
     provider::{answer, json as reply},
-    world::{World, at, invoice, results},
+    world::{World, at, invoice, results, why},
 };
 
 fn paid() -> Value {
@@ -264,4 +268,67 @@ async fn a_source_can_ask_always_although_its_versions_are_trusted() {
     let key = world.accept("evt_1", Some(3), &json!({})).await;
     world.handle(&key).await;
     assert_eq!(world.object().unwrap().version, Version::Number(3), "the answer's own version");
+}
+
+/// RPL-inbound-repair: a replay that finds another state tells it, one that finds the same tells nobody, and one that
+/// finds an earlier state again tells that.
+#[tokio::test]
+async fn a_replay_tells_what_it_finds_unless_it_is_known() {
+    let world = World::new(reply(&paid())).await;
+    let key = world.accept("evt_1", Some(5), &json!({})).await;
+    assert!(world.handle(&key).await.is_settled());
+    let void = json!({ "id": "in_1", "object": "invoice", "status": "void" });
+    for (state, told) in [(&paid(), 1), (&void, 2), (&void, 2), (&paid(), 3)] {
+        world.later(5000);
+        world.provider.says(reply(state));
+        assert_eq!(world.store.replay(&key, world.now(), world.now()).await.unwrap(), Noted::Yes);
+        assert!(world.handle(&key).await.is_settled());
+        let all = world.told();
+        assert_eq!((all.len(), &all.last().unwrap().1), (told, state));
+    }
+}
+
+/// ORD-update-before-create: what the provider does not have any more is revived by the provider alone, in whichever
+/// order its last events come.
+#[tokio::test]
+async fn what_was_found_gone_is_not_revived_by_a_late_event() {
+    for order in [["first", "late", "gone"], ["first", "gone", "late"], ["gone", "first", "late"]] {
+        let world = trusting(7).await;
+        world.provider.says(answer("404 Not Found", "", ""));
+        for id in order {
+            let (event_type, version) = match id {
+                "first" => ("invoice.updated", Some(5)),
+                "late" => ("invoice.updated", Some(10)),
+                _ => ("invoice.deleted", None),
+            };
+            let said = json!({ "status": id });
+            let key = world.accept_of(id, event_type, Some(invoice()), version, &said).await;
+            assert!(world.handle(&key).await.is_settled(), "{order:?} {id}");
+        }
+        let object = world.object().unwrap();
+        assert!(object.deleted && object.fetched, "{order:?} {object:?}");
+        world.provider.says(reply(&json!({ "id": "in_1", "version": 11, "status": "back" })));
+        let back = world.accept("back", Some(11), &json!({ "status": "back" })).await;
+        world.handle(&back).await;
+        assert!(!world.object().unwrap().deleted, "{order:?}");
+    }
+}
+
+/// A provider's API may lag behind its own webhooks: an answer that is older than the event, by versions that are
+/// trusted, is none. It is asked again.
+#[tokio::test]
+async fn an_answer_from_before_the_event_is_waited_out() {
+    let world = trusting(7).await;
+    let first = world.accept("first", Some(8), &json!({ "status": "first" })).await;
+    assert!(world.handle(&first).await.is_settled());
+    let tie = world.accept("tie", Some(8), &json!({ "status": "tie" })).await;
+    let outcome = world.handle(&tie).await;
+    let (code, message) = why(&outcome);
+    assert_eq!((code.as_str(), world.row(&tie).attempts), ("fetch_no_answer", 0), "{message}");
+    assert!(message.contains("from before the event"), "{message}");
+    assert_eq!(world.object().unwrap().fields["status"], "first");
+    world.later(10_000);
+    world.provider.says(reply(&json!({ "id": "in_1", "version": 8, "status": "fetched" })));
+    assert!(matches!(world.handle(&tie).await, Outcome::Finished { .. }));
+    assert_eq!(world.object().unwrap().fields["status"], "fetched");
 }

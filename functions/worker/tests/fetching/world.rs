@@ -191,10 +191,19 @@ impl World {
     }
 
     pub(crate) async fn handle_until(&self, key: &InboxKey, ends: Timestamp) -> Outcome {
+        self.handle_with(key, ends, 1.0).await
+    }
+
+    pub(crate) async fn handle_with(
+        &self,
+        key: &InboxKey,
+        ends: Timestamp,
+        jitter: f64,
+    ) -> Outcome {
         let receipt = format!("receipt {}", self.receipts.fetch_add(1, Ordering::Relaxed));
         let text = InboundMessage(key.clone()).to_text();
         let message = Received { receipt, text, receives: 1, sent_at: at(0) };
-        self.worker().handle_until(&message, 1.0, std::future::pending(), ends).await
+        self.worker().handle_until(&message, jitter, std::future::pending(), ends).await
     }
 
     fn worker(

@@ -158,3 +158,21 @@ async fn an_event_that_waits_for_a_day_is_never_near_the_dead_letter_queue() {
         (Status::DeadLetter, "needs_reconciliation")
     );
 }
+
+/// D7, RTY-worker-outage: the day counts from the first wait, and not from when the event came: one that nobody could try
+/// for longer than that still waits.
+#[tokio::test]
+async fn an_event_that_was_not_tried_for_a_day_waits_like_any_other() {
+    let world = World::with(MINUTE);
+    let event = world.put("evt_1").await;
+    world.set_clock(3 * 86_400);
+    let first = world.now();
+    assert!(matches!(world.handle(&event, 1).await, Outcome::Waits { .. }));
+    // An attempt that is counted before it runs does not begin the day anew.
+    world.later(86_399);
+    assert!(matches!(world.handle(&event, 5).await, Outcome::Waits { .. }));
+    world.later(1);
+    assert_eq!(world.now(), first + LIMITS.horizon);
+    assert!(matches!(world.handle(&event, 1).await, Outcome::Parked(_)));
+    assert_eq!(code(&world.row(&event)), "needs_reconciliation");
+}

@@ -65,6 +65,7 @@ fn row(status: Status, second: i64) -> Row {
         last_error: Some(Failure::new("handler_failed", "no")),
         next_action: None,
         waits_until: None,
+        waits_since: None,
         results: Vec::new(),
         armed_at: at(-1000),
         split: 0,

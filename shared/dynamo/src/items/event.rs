@@ -94,6 +94,7 @@ pub(crate) fn read(item: &Item) -> Stored<Row> {
         last_error: item.some("error_code", failure)?,
         next_action: item.some_text("next_action")?,
         waits_until: item.some("waits_until", Reader::time)?,
+        waits_since: item.some("waits_since", Reader::time)?,
         results: item.some("results", Reader::json)?.unwrap_or_default(),
         armed_at: item.some("armed_at", Reader::time)?.unwrap_or(new.received_at),
         split: item.some("split", Reader::number)?.unwrap_or_default(),

@@ -78,8 +78,15 @@ pub(super) fn failure() -> Failure {
 
 pub(super) fn note(attempts: u32, due_at: Timestamp) -> AttemptNote {
     let next_action = "try again".to_owned();
-    let (waits_until, split) = (None, None);
-    AttemptNote { attempts, failure: Some(failure()), due_at, next_action, waits_until, split }
+    AttemptNote {
+        attempts,
+        failure: Some(failure()),
+        due_at,
+        next_action,
+        waits_until: None,
+        waits_since: None,
+        split: None,
+    }
 }
 
 /// Processed at `now`, to go after 35 days.

@@ -56,20 +56,31 @@ pub(super) async fn until_when_a_row_waits_is_known_until_it_is_tried_again(
     on: &impl Tables,
 ) -> Kept {
     let (new, inbox) = (accepted(on, "evt_1").await?, on.inbox());
-    let waits = AttemptNote { waits_until: Some(at(240)), ..note(0, at(300)) };
-    let waits_until = async || Ok::<_, StoreError>(read(on, "evt_1").await?.waits_until);
+    let (until, since) = (Some(at(240)), Some(at(200)));
+    let waits = AttemptNote { waits_until: until, waits_since: since, ..note(0, at(300)) };
+    let counted = AttemptNote { waits_until: None, ..waits.clone() };
+    let row = async || read(on, "evt_1").await;
+    let waits_until = async || Ok::<_, StoreError>(row().await?.waits_until);
+    let waits_since = async || Ok::<_, StoreError>(row().await?.waits_since);
+    assert_eq!(inbox.note(&claim("evt_1", 0), &waits).await?, Noted::Yes);
+    assert_eq!(waits_since().await?, since);
+    assert_eq!(inbox.note(&claim("evt_1", 0), &counted).await?, Noted::Yes);
+    assert_eq!(waits_since().await?, since, "it was tried, and waits again");
+    assert_eq!(inbox.note(&claim("evt_1", 0), &note(0, at(300))).await?, Noted::Yes);
+    assert_eq!(waits_since().await?, None);
     assert_eq!(waits_until().await?, None);
     assert_eq!(inbox.note(&claim("evt_1", 0), &waits).await?, Noted::Yes);
     assert_eq!(waits_until().await?, Some(at(240)));
     assert_eq!(inbox.note(&claim("evt_1", 0), &note(1, at(300))).await?, Noted::Yes);
     assert_eq!(waits_until().await?, None);
-    // And no end of a wait outlives the row's own.
+    // And no wait outlives the row's own end.
     assert_eq!(inbox.note(&claim("evt_1", 0), &waits).await?, Noted::Yes);
     assert_eq!(inbox.park(&claim("evt_1", 0), 12, &failure(), at(310)).await?, Noted::Yes);
-    assert_eq!(waits_until().await?, None);
+    assert_eq!((waits_until().await?, waits_since().await?), (None, None));
     assert_eq!(inbox.rearm(&new.key, at(400), at(320)).await?, Noted::Yes);
+    assert_eq!(waits_since().await?, None);
     assert_eq!(inbox.note(&claim("evt_1", 1), &waits).await?, Noted::Yes);
     assert_eq!(inbox.finish(&claim("evt_1", 1), &processed(at(400))).await?, Noted::Yes);
-    assert_eq!(waits_until().await?, None);
+    assert_eq!((waits_until().await?, waits_since().await?), (None, None));
     Ok(())
 }

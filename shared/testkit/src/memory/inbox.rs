@@ -24,6 +24,7 @@ fn fresh(new: &NewRow) -> Row {
         last_error: None,
         next_action: None,
         waits_until: None,
+        waits_since: None,
         results: Vec::new(),
         armed_at: new.received_at,
         split: 0,
@@ -52,7 +53,8 @@ pub(super) fn arm(item: &mut InboxItem, due_at: Timestamp, now: Timestamp) {
     let row = &mut item.row;
     (row.status, row.attempts, row.cycle, row.sweeps) = (Status::Pending, 0, row.cycle + 1, 0);
     (row.due_at, row.dead_at, row.finished_at) = (Some(due_at), None, None);
-    (row.armed_at, row.split, row.waits_until) = (now, 0, None);
+    (row.armed_at, row.split) = (now, 0);
+    (row.waits_until, row.waits_since) = (None, None);
 }
 
 pub(super) fn finish(item: &mut InboxItem, finish: &Finish) {
@@ -61,7 +63,8 @@ pub(super) fn finish(item: &mut InboxItem, finish: &Finish) {
     row.status = finish.status;
     row.results.clone_from(&finish.results);
     row.next_action.clone_from(&finish.reason);
-    (row.due_at, row.waits_until, row.finished_at) = (None, None, Some(finish.now));
+    (row.due_at, row.finished_at) = (None, Some(finish.now));
+    (row.waits_until, row.waits_since) = (None, None);
 }
 
 impl Inbox for Store {
@@ -162,7 +165,7 @@ impl Inbox for Store {
                 row.attempts = note.attempts;
                 row.due_at = Some(note.due_at);
                 row.next_action = Some(note.next_action.clone());
-                row.waits_until = note.waits_until;
+                (row.waits_until, row.waits_since) = (note.waits_until, note.waits_since);
                 row.split = note.split.unwrap_or(row.split);
                 if note.failure.is_some() {
                     row.last_error.clone_from(&note.failure);
@@ -186,7 +189,7 @@ impl Inbox for Store {
                 (row.status, row.attempts) = (Status::DeadLetter, attempts);
                 (row.due_at, row.dead_at) = (None, Some(now));
                 row.last_error = Some(failure.clone());
-                (row.next_action, row.waits_until) = (None, None);
+                (row.next_action, row.waits_until, row.waits_since) = (None, None, None);
             })
         })
         .await
