@@ -8,7 +8,7 @@ use std::{
 use domain::{
     commit::{Commit, CommitOutcome, HELD, MAX_PLANS, MAX_ROUNDS, Next, RESTLESS},
     event::{ObjectRef, Origin},
-    inbox::{ChangeResult, Failure, Noted, Row, Status},
+    inbox::{ChangeResult, Failure, Noted, Row, Status, with_earlier},
     message::InboundMessage,
     plan::{BadPlan, Change, Guard, Plan},
     ports::{Bodies, Finish, Inbox, Queue, Registry, State, StoreError, Stored},
@@ -235,7 +235,7 @@ where
         let staged =
             Commit::stage(row.claim(), received_at, now, expires_at, changes, knowledge, lease);
         let mut commit = match staged {
-            Ok(commit) => commit.traced(row.new.traceparent.as_deref()),
+            Ok(commit) => commit.traced(row.new.traceparent.as_deref()).after_runs(&row.results),
             Err(bad @ BadPlan::TooLarge { .. }) => {
                 self.tell_commit(&row.new, &[CommitOutcome::TooLarge].into());
                 return Ok(Some(hopeless("too_large", &bad.to_string())));
@@ -305,6 +305,7 @@ where
         reason: Option<String>,
     ) -> Stored<Ended> {
         let now = (self.now)();
+        let results = with_earlier(results, &row.results);
         let finish = Finish {
             status,
             results: results.clone(),

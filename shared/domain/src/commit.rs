@@ -15,7 +15,7 @@ use crate::{
     body::Sha256Hash,
     event::{Object, ObjectRef, Stamp, Version},
     id::EventId,
-    inbox::{Applied, ChangeResult, Claim},
+    inbox::{Applied, ChangeResult, Claim, with_earlier},
     outbox::OutboxEvent,
     plan::{BadPlan, Change, Guard, check},
 };
@@ -70,6 +70,8 @@ pub struct Commit {
     pub lease: Option<LeaseProof>,
     /// What is already known of changes that were dropped.
     pub results: Vec<ChangeResult>,
+    /// The results of the row's runs before this one.
+    pub earlier: Vec<ChangeResult>,
 }
 
 /// A change whose outgoing events have their ids.
@@ -186,7 +188,14 @@ impl Commit {
         };
         let written = changes.into_iter().filter(|c| !matches!(c.guard, Guard::Refused { .. }));
         let changes = written.map(stage).collect();
-        Ok(Self { claim, now, expires_at, knowledge, changes, lease, results })
+        let earlier = Vec::new();
+        Ok(Self { claim, now, expires_at, knowledge, changes, lease, results, earlier })
+    }
+
+    /// The same commit, of a row that was carried out before, with these results.
+    #[must_use]
+    pub fn after_runs(self, earlier: &[ChangeResult]) -> Self {
+        Self { earlier: earlier.to_vec(), ..self }
     }
 
     /// The same commit, whose outgoing events carry the trace of their cause.
@@ -238,7 +247,7 @@ impl Commit {
             let events = change.events.iter().map(|event| applied(format!("event {}", event.id)));
             change.guard.what().map(applied).into_iter().chain(events).collect::<Vec<_>>()
         });
-        self.results.iter().cloned().chain(staged).collect()
+        with_earlier(self.results.iter().cloned().chain(staged).collect(), &self.earlier)
     }
 
     /// Reads an answer. The order of the questions matters: a finished row outranks everything, and a conflict or a

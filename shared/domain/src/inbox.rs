@@ -208,6 +208,25 @@ pub fn children(results: &[ChangeResult]) -> Option<u64> {
     counts.reduce(u64::saturating_add)
 }
 
+/// Most outgoing events of earlier runs that a row's results go on naming.
+const MAX_EARLIER: usize = 50;
+
+/// The results of a run, followed by the outgoing events of earlier ones that it does not name. They went out, whatever
+/// became of this run, and the row is all that leads to them.
+#[must_use]
+pub fn with_earlier(mut results: Vec<ChangeResult>, earlier: &[ChangeResult]) -> Vec<ChangeResult> {
+    let went_out = |past: &&ChangeResult| {
+        past.what.starts_with("event ")
+            && matches!(past.result, Applied::Applied | Applied::AlreadyEmitted)
+    };
+    let is_named = |past: &ChangeResult| results.iter().any(|result| result.what == past.what);
+    let missing = earlier.iter().filter(went_out).filter(|past| !is_named(past));
+    let missing = missing.map(|past| ChangeResult::new(&past.what, Applied::AlreadyEmitted));
+    let missing: Vec<_> = missing.take(MAX_EARLIER).collect();
+    results.extend(missing);
+    results
+}
+
 /// What the rows of a request's events are called in its results.
 const CHILDREN: &str = "children";
 

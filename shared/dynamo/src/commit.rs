@@ -138,7 +138,7 @@ fn token(commit: &Commit, actions: &[Action<'_>]) -> String {
     part(&commit.now.as_nanosecond().to_be_bytes());
     part(&commit.expires_at.as_nanosecond().to_be_bytes());
     part(format!("{:?}", commit.knowledge).as_bytes());
-    for result in &commit.results {
+    for result in commit.results.iter().chain(&commit.earlier) {
         part(format!("{result:?}").as_bytes());
     }
     for action in actions {
@@ -193,6 +193,7 @@ mod tests {
             changes: vec![Staged { guard, events: vec![an_event()] }],
             lease: None,
             results: Vec::new(),
+            earlier: Vec::new(),
         }
     }
 

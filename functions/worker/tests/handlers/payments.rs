@@ -1,6 +1,9 @@
 //! The worked example: whatever a provider says how often and in whatever order, what follows happens once.
 
-use domain::inbox::{Applied, Status};
+use domain::{
+    inbox::{Applied, Noted, Status},
+    ports::Inbox as _,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::chaos::{Fault, When};
@@ -73,6 +76,28 @@ async fn one_invoice_grants_its_credit_once_whatever_says_that_it_is_paid() {
         .all(&[invoice("evt_1", "invoice.paid", "in_1"), invoice("evt_2", "invoice.paid", "in_2")])
         .await;
     assert_eq!(world.told("internal").len(), 2, "two invoices are two credits");
+}
+
+/// L13, C29: a replay does nothing again, and the story still leads to what went out the first time.
+#[tokio::test]
+async fn a_replayed_event_still_names_what_followed_from_it() {
+    let world = world();
+    let sent = invoice("evt_1", "invoice.paid", "in_1");
+    world.comes(&sent).await;
+    let named = |world: &World| {
+        let results = world.results(&sent);
+        let events = results.into_iter().filter(|result| result.what.starts_with("event "));
+        events.map(|event| (event.what, event.result)).collect::<Vec<_>>()
+    };
+    let [(event, Applied::Applied)] = <[_; 1]>::try_from(named(&world)).unwrap() else { panic!() };
+    for _ in 0..2 {
+        let replayed = world.store.replay(&sent.key(), world.now(), world.now()).await.unwrap();
+        assert_eq!(replayed, Noted::Yes);
+        world.handle(&sent.key()).await;
+        assert_eq!(named(&world), [(event.clone(), Applied::AlreadyEmitted)]);
+        assert_eq!(world.results(&sent)[0].result, Applied::DuplicateEffect);
+        assert_eq!(world.told("internal").len(), 1);
+    }
 }
 
 /// L7, C24, C25

@@ -134,6 +134,7 @@ pub(super) fn commit(event: &str, changes: Vec<(Guard, Vec<OutboxEvent>)>) -> Co
         changes: changes.collect(),
         lease: None,
         results: Vec::new(),
+        earlier: Vec::new(),
     }
 }
 
