@@ -42,12 +42,17 @@ const SHOWN: usize = 200;
 /// Makes foreign text safe for a terminal: no control characters, nothing that turns the direction of writing, not endless.
 #[must_use]
 pub fn printable(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", whole(text.get(..end).unwrap_or_default())),
+        None => whole(text),
+    }
+}
+
+/// The same, however long: for words of the deployment's own, which may end in a command to copy.
+#[must_use]
+pub fn whole(text: &str) -> String {
     let mut shown = String::new();
-    for (count, character) in text.chars().enumerate() {
-        if count == SHOWN {
-            shown.push('…');
-            break;
-        }
+    for character in text.chars() {
         if character.is_control() || is_invisible(character) {
             shown.extend(character.escape_unicode());
         } else {
@@ -70,6 +75,11 @@ mod tests {
         assert_eq!(printable("evt_1"), "evt_1");
         assert_eq!(printable("a\u{1b}[31mb\r\n"), "a\\u{1b}[31mb\\u{d}\\u{a}");
         assert_eq!(printable("a\u{202e}b\u{9b}"), "a\\u{202e}b\\u{9b}");
-        assert_eq!(printable(&"x".repeat(5000)).chars().count(), SHOWN + 1);
+        assert_eq!(printable(&"é".repeat(5000)).chars().count(), SHOWN + 1);
+        assert_eq!(printable(&"é".repeat(SHOWN)).chars().count(), SHOWN);
+        assert_eq!(
+            whole(&format!("{}\u{1b}", "é".repeat(5000))),
+            format!("{}\\u{{1b}}", "é".repeat(5000))
+        );
     }
 }

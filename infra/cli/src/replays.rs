@@ -116,8 +116,12 @@ pub(crate) fn left_alone(out: &mut dyn Write, counts: &Value) -> io::Result<()> 
 
 /// What became of events one by one.
 pub(crate) fn told(out: &mut dyn Write, answer: &Value) -> io::Result<()> {
+    let is_dry = answer.get("dry_run") == Some(&Value::Bool(true));
     for told in answer.get("told").and_then(Value::as_array).into_iter().flatten() {
-        let outcome = text(told, "outcome").replace('_', " ");
+        let outcome = match text(told, "outcome").as_str() {
+            "replayed" if is_dry => "would be replayed".to_owned(),
+            other => other.replace('_', " "),
+        };
         writeln!(out, "    {}: {outcome}", text(told, "event_id"))?;
     }
     Ok(())

@@ -194,6 +194,42 @@ fn a_replay_of_nothing_in_particular_is_refused() {
     assert!(fake.asked.lock().unwrap().is_empty());
 }
 
+/// What a dry run says is what the run does.
+#[test]
+fn a_dry_run_of_named_events_says_what_the_run_would_do() {
+    let check = |events: &[&str], counts: Value, told: Value, expected: &str| {
+        let answer = json!({"dry_run": true, "source": "shop", "counts": counts, "told": told});
+        let fake = Fake::answering(200, &answer);
+        let ended = fake.run(&[&["events", "replay", "shop", "--dry-run"], events].concat());
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        let state = fake.folder.path().display().to_string();
+        assert_eq!(ended.out.replace(&state, "/state"), expected);
+    };
+    let of = |event: &str, outcome: &str| json!({"event_id": event, "outcome": outcome});
+    check(
+        &["evt_1"],
+        json!({"looked_at": 1, "replayed": 0, "already_done": 1}),
+        json!([of("evt_1", "already_done")]),
+        "would run evt_1 of shop again\n  named alone, an event is run again whatever its status\n\
+         Nothing was changed. To do it:\n  postern events replay shop evt_1 --state /state --yes\n",
+    );
+    check(
+        &["evt_1"],
+        json!({"looked_at": 1, "replayed": 0, "absent": 1}),
+        json!([of("evt_1", "absent")]),
+        "would run 0 events of shop again (looked at 1)\n  1 not there: check the ids and the source\n    \
+         evt_1: absent\nNothing was changed, and there is nothing to do.\n",
+    );
+    check(
+        &["evt_1", "evt_2", "--status", "parked"],
+        json!({"looked_at": 2, "replayed": 1, "in_flight": 1}),
+        json!([of("evt_1", "replayed"), of("evt_2", "in_flight")]),
+        "would run 1 events of shop again (looked at 2)\n  1 pending already: processed without being asked\n    \
+         evt_1: would be replayed\n    evt_2: in flight\nNothing was changed. To do it:\n  \
+         postern events replay shop evt_1 evt_2 --status dead_letter --reason WHY --state /state --yes\n",
+    );
+}
+
 /// K1, K2
 #[test]
 fn events_that_are_named_are_replayed_at_once_and_told_of_one_by_one() {

@@ -530,6 +530,29 @@ fn a_change_sends_what_it_names_and_nothing_else() {
     assert!(ended.code == 1 && ended.err.contains("why:  Say --force if you do."), "{}", ended.err);
 }
 
+/// clap asks for no `requires` where what it requires is in conflict.
+#[test]
+fn an_option_of_another_handler_is_refused_and_not_dropped() {
+    let fake = Fake::answering(200, &source());
+    for options in [
+        &["--mirror", "--tenant", "b"][..],
+        &["--mirror", "--type", "a.*"],
+        &["--forward", "a", "--tenant", "b"],
+        &["--forward", "a", "--emit-to", "b"],
+        &["--forward", "a", "--states", "f"],
+        &["--handler", "p", "--type", "a.*"],
+        &["--handler", "p", "--emit-to", "b"],
+        &["--handler", "p", "--states", "f"],
+        &["--scheme", "stripe", "--token-header", "x"],
+        &["--no-fetch", "--fetch-when", "doubt"],
+    ] {
+        let ended = fake.run(&[&["sources", "set", "a"], options].concat());
+        let refused = ended.code == 2 && ended.err.contains("cannot be used with");
+        assert!(refused, "{options:?}: {}", ended.err);
+    }
+    assert!(fake.asked.lock().unwrap().is_empty());
+}
+
 /// VFY-diagnosis-code
 #[test]
 fn refused_requests_are_listed_with_the_code_of_the_log_and_what_to_do() {

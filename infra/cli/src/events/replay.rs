@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde_json::{Value, json};
 
@@ -30,8 +31,8 @@ pub struct Replay {
     /// Everything of the source that is parked, or stands as `--status` says
     #[arg(long)]
     pub all: bool,
-    /// Events that stand so: `dead_letter` (parked), `ignored` or `processed`; may be given several times
-    #[arg(long, value_name = "STATUS", value_parser = ["dead_letter", "ignored", "processed"])]
+    /// Events that stand so: `dead_letter` (or `parked`), `ignored` or `processed`; may be given several times
+    #[arg(long, value_name = "STATUS", value_parser = statuses())]
     pub status: Vec<String>,
     /// Events of these types; `*` stands for any run of characters; may be given several times
     #[arg(long, value_name = "PATTERN")]
@@ -57,6 +58,13 @@ pub struct Replay {
     /// Start it
     #[arg(long)]
     pub yes: bool,
+}
+
+/// What can be run again, by the api's names. An event that is a dead letter is parked, everywhere that people read.
+fn statuses() -> impl TypedValueParser<Value = String> {
+    let parked = PossibleValue::new("dead_letter").alias("parked");
+    PossibleValuesParser::new([parked, "ignored".into(), "processed".into()])
+        .map(|status| if status == "parked" { "dead_letter".to_owned() } else { status })
 }
 
 /// A time, or the beginning of a day (UTC).
@@ -86,12 +94,10 @@ impl Replay {
         !self.is_dry()
     }
 
-    /// One event, named alone, and nothing else said.
+    /// One event, named alone, and nothing else said: it is run again whatever its status.
     fn only(&self) -> Option<&str> {
         match self.events.as_slice() {
-            [only] if self.status.is_empty() && !self.dry_run && self.reason.is_none() => {
-                Some(only)
-            }
+            [only] if self.status.is_empty() && self.reason.is_none() => Some(only),
             _ => None,
         }
     }
@@ -137,7 +143,10 @@ impl Replay {
         self.from.iter().for_each(|time| option("from", &time.to_string()));
         self.to.iter().for_each(|time| option("to", &time.to_string()));
         self.rate.iter().for_each(|rate| option("rate", &rate.to_string()));
-        option("reason", self.reason.as_deref().unwrap_or("WHY"));
+        // With a reason, one that is named alone would be chosen by its status.
+        if self.only().is_none() {
+            option("reason", self.reason.as_deref().unwrap_or("WHY"));
+        }
         if self.all {
             words.push("--all".to_owned());
         }
@@ -182,7 +191,7 @@ pub(super) async fn run(
     out: &mut dyn Write,
 ) -> Result<(), Complaint> {
     replay.check()?;
-    if let Some(event) = replay.only() {
+    if let Some(event) = replay.only().filter(|_| !replay.is_dry()) {
         let path = format!("{}/replay", received(&replay.source, event));
         let done = client.post(&path, &json!({})).await?;
         return print::either(json, out, &done, |out| {
@@ -198,7 +207,23 @@ pub(super) async fn run(
             let id = text(&done, "id");
             return writeln!(out, "Follow it with: postern replays show {id}");
         }
-        survey(out, &done)?;
+        let counts = done.get("counts").unwrap_or(&Value::Null);
+        let is_any = |name| counts.get(name).and_then(Value::as_u64).is_some_and(|count| count > 0);
+        let takes = match replay.only() {
+            Some(event) if is_any("replayed") || is_any("already_done") => {
+                let (event, source) = (printable(event), printable(&replay.source));
+                writeln!(out, "would run {event} of {source} again")?;
+                writeln!(out, "  named alone, an event is run again whatever its status")?;
+                true
+            }
+            _ => {
+                survey(out, &done)?;
+                is_any("replayed") || done.get("more") == Some(&Value::Bool(true))
+            }
+        };
+        if !takes {
+            return writeln!(out, "Nothing was changed, and there is nothing to do.");
+        }
         writeln!(out, "Nothing was changed. To do it:")?;
         writeln!(out, "  {}", replay.command(deployment))
     })

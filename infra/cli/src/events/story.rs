@@ -4,7 +4,11 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-use crate::{complaint::printable, endpoints::place, print::text};
+use crate::{
+    complaint::{printable, whole},
+    endpoints::place,
+    print::text,
+};
 
 /// The story of a received event, and of the outgoing events that followed from it.
 pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
@@ -34,9 +38,18 @@ pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
         line(out, "", None, &format!("times it was armed again: {cycle}"))?;
     }
     let attempts = story.get("attempts").and_then(Value::as_u64).unwrap_or_default();
-    if attempts > 0 {
-        let why = at(story, "/last_error/message").map(printable).unwrap_or_default();
-        line(out, "", None, &format!("failed attempts: {attempts}; the last one: {why}"))?;
+    let error = story.get("last_error").filter(|error| error.is_object());
+    let why = error.map(|error| format!("{}: {}", text(error, "code"), text(error, "message")));
+    let is_over = ["/finished_at", "/parked_at"].iter().any(|time| at(story, time).is_some());
+    match why {
+        why if attempts > 0 => {
+            let why = why.unwrap_or_else(|| "-".to_owned());
+            line(out, "", None, &format!("failed attempts: {attempts}; the last one: {why}"))?;
+        }
+        // Nothing has failed: it waits for what is named, such as a token or a name that is found.
+        Some(why) if !is_over => line(out, "", None, &format!("waits: {why}"))?,
+        Some(why) => line(out, "", None, &format!("why: {why}"))?,
+        None => {}
     }
     if let Some(parked) = at(story, "/parked_at") {
         line(out, "", Some(parked), "parked; mend the cause, then `postern events replay` it")?;
@@ -45,7 +58,7 @@ pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
         line(out, "", Some(due), "looked for by the sweeper, if nothing comes first")?;
     }
     if let Some(next) = at(story, "/next_action") {
-        line(out, "", None, &format!("next: {}", printable(next)))?;
+        line(out, "", None, &format!("next: {}", whole(next)))?;
     }
     if let Some(finished) = at(story, "/finished_at") {
         line(out, "", Some(finished), "finished")?;
@@ -93,7 +106,7 @@ pub(super) fn outgoing(out: &mut dyn Write, story: &Value, indent: &str) -> io::
             line(out, indent, Some(next), "the next attempt is due")?;
         }
         if let Some(next) = at(delivery, "/next_action") {
-            line(out, indent, None, &format!("next: {}", printable(next)))?;
+            line(out, indent, None, &format!("next: {}", whole(next)))?;
         }
     }
     Ok(())
@@ -257,9 +270,22 @@ mod tests {
         a\u{1b}b of s (-) is dead_letter
             2026-09-21T14:13:20.000Z  received by webhook, 2 bytes
                                       times it was armed again: 1
-                                      failed attempts: 12; the last one: no such\u{1b}invoice
+                                      failed attempts: 12; the last one: handler_failed: no such\u{1b}invoice
             2026-09-21T15:13:20.000Z  parked; mend the cause, then `postern events replay` it
         ");
+    }
+
+    #[test]
+    fn the_story_of_a_waiting_event_says_what_it_waits_for_and_its_next_step_whole() {
+        let next = format!("{}run\u{1b}: postern sources tokens add s", "wait ".repeat(60));
+        let story = json!({
+            "source": "s", "event_id": "evt_1", "event_type": "x", "status": "pending", "origin": "webhook",
+            "received_at": "2026-09-21T14:13:20Z", "due_at": "2026-09-21T14:23:20Z", "attempts": 0, "body_bytes": 2,
+            "last_error": {"code": "no_token", "message": "there is no token"}, "next_action": next,
+        });
+        let told = told(&story);
+        assert!(told.contains("  waits: no_token: there is no token\n"), "{told}");
+        assert!(told.ends_with("wait run\\u{1b}: postern sources tokens add s\n"), "{told}");
     }
 
     /// C22, D13, D17, L11: what did not happen is told as plainly as what did.

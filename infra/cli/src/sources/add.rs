@@ -98,7 +98,7 @@ pub struct Set {
     #[command(flatten)]
     fetch: FetchFrom,
     /// Believe its events again
-    #[arg(long, conflicts_with = "fetch")]
+    #[arg(long, conflicts_with_all = ["fetch", "fetch_when"])]
     no_fetch: bool,
     /// Carry out every event again, whatever it says
     #[arg(long, conflicts_with = "only")]

@@ -25,7 +25,7 @@ pub(super) struct SchemeFrom {
     #[arg(long, value_name = "KIND")]
     pub(super) mail_slot: Option<MailSlot>,
     /// The header of `--mail-slot token`, if it is not X-Webhook-Token
-    #[arg(long, value_name = "HEADER", requires = "mail_slot")]
+    #[arg(long, value_name = "HEADER", requires = "mail_slot", conflicts_with_all = ["scheme", "scheme_file"])]
     token_header: Option<String>,
     /// What `{config:KEY}` stands for in the scheme, such as the address as the provider knows it; may be given more than
     /// once
@@ -96,29 +96,30 @@ impl Dedupe {
 /// The most bytes of a file with states.
 const MAX_STATES: u64 = 64 << 10;
 
-/// What is done with events.
+/// What is done with events. An option of one handler names the others as conflicts: `requires` alone says nothing where what
+/// it requires is in conflict with what is given.
 #[derive(clap::Args, Debug, Default)]
 pub(super) struct HandlerFrom {
     /// Send matching events out to the endpoints of this tenant
     #[arg(long, value_name = "TENANT", conflicts_with_all = ["mirror", "handler"])]
     pub(super) forward: Option<String>,
     /// Forward only these types; may be given more than once
-    #[arg(long = "type", value_name = "PATTERN", requires = "forward")]
+    #[arg(long = "type", value_name = "PATTERN", requires = "forward", conflicts_with_all = ["mirror", "handler"])]
     types: Vec<String>,
     /// Keep the provider's objects in the State table
     #[arg(long, conflicts_with = "handler")]
     pub(super) mirror: bool,
     /// Also tell the endpoints of this tenant when an object changes
-    #[arg(long, value_name = "TENANT", requires = "mirror")]
+    #[arg(long, value_name = "TENANT", requires = "mirror", conflicts_with_all = ["forward", "handler"])]
     emit_to: Option<String>,
     /// Let objects move only between states, as a TOML or JSON file says; moves that it does not name are refused
-    #[arg(long, value_name = "FILE", requires = "mirror")]
+    #[arg(long, value_name = "FILE", requires = "mirror", conflicts_with_all = ["forward", "handler"])]
     states: Option<PathBuf>,
     /// Let a handler decide that is written in Rust and part of the worker: `payments`, or one of your own
     #[arg(long, value_name = "NAME")]
     pub(super) handler: Option<String>,
     /// Whose endpoints that handler tells
-    #[arg(long, value_name = "TENANT", requires = "handler")]
+    #[arg(long, value_name = "TENANT", requires = "handler", conflicts_with_all = ["forward", "mirror"])]
     tenant: Option<String>,
 }
 
