@@ -92,9 +92,25 @@ enum NewHandler {
     },
     Own {
         name: String,
-        #[serde(default)]
-        tenant: Option<String>,
+        /// Left out of a change, it stays as it is; null takes it away.
+        #[serde(default, deserialize_with = "given")]
+        tenant: Option<Option<String>>,
     },
+}
+
+impl NewHandler {
+    /// The handler that a source gets which has one.
+    fn in_place_of(&self, old: &Handler, found: &mut Findings) -> Option<Handler> {
+        let new = handler(self, found)?;
+        Some(match (self, new, old) {
+            (
+                Self::Own { tenant: None, .. },
+                Handler::Own { name, .. },
+                Handler::Own { tenant, .. },
+            ) => Handler::Own { name, tenant: tenant.clone() },
+            (_, new, _) => new,
+        })
+    }
 }
 
 /// The states of mirrored objects.
@@ -219,7 +235,7 @@ impl SourceChange {
         let mut found = Findings::default();
         let mut new = old.clone();
         if let Some(wanted) = &self.handler
-            && let Some(handler) = handler(wanted, &mut found)
+            && let Some(handler) = wanted.in_place_of(&old.handler, &mut found)
         {
             new.handler = handler;
         }
@@ -359,7 +375,8 @@ fn handler(new: &NewHandler, found: &mut Findings) -> Option<Handler> {
             Some(Handler::Mirror { emit_to: emit_to?, states: states? })
         }
         NewHandler::Own { name, tenant } => {
-            let tenant = tenant.as_ref().map(|told| found.keep("handler.tenant", told.parse()));
+            let tenant = tenant.as_ref().and_then(Option::as_ref);
+            let tenant = tenant.map(|told| found.keep("handler.tenant", told.parse()));
             let tenant = tenant.map_or(Some(None), |read| read.map(Some));
             // Which there are only the worker knows: an event that finds none is parked with the names of those.
             let name = name.parse::<SourceName>().map(|name| name.to_string());
@@ -390,4 +407,35 @@ fn read_states(new: &NewStates, found: &mut Findings) -> Option<MirrorStates> {
     let NewStates { at, kind, states: NewMachine { start, moves } } = new;
     let read = MirrorStates::read(at.clone(), kind.clone(), start.clone(), moves.clone());
     read.map_err(|all| all.iter().for_each(|problem| found.note("handler.states", problem))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_tenant_of_a_handler_stays_unless_it_is_named() {
+        let preset = serde_json::from_value(json!({"preset": "stripe"})).unwrap();
+        let own = |name: &str, tenant: Option<&str>| Handler::Own {
+            name: name.to_owned(),
+            tenant: tenant.map(|tenant| tenant.parse().unwrap()),
+        };
+        let before = own("payments", Some("acme"));
+        let old = Source::new("shop".parse().unwrap(), preset, before, Timestamp::UNIX_EPOCH);
+        for (tenant, expected) in [
+            (json!({}), Some("acme")),
+            (json!({"tenant": "other"}), Some("other")),
+            (json!({"tenant": null}), None),
+        ] {
+            let mut handler = json!({"kind": "own", "name": "refunds"});
+            handler.as_object_mut().unwrap().extend(tenant.as_object().unwrap().clone());
+            let change: SourceChange = serde_json::from_value(json!({"handler": handler})).unwrap();
+            let Ok((new, _)) = change.applied(&old, Timestamp::UNIX_EPOCH) else {
+                panic!("{handler} is refused")
+            };
+            assert_eq!(new.handler, own("refunds", expected), "{handler}");
+        }
+    }
 }
