@@ -40,15 +40,19 @@ pub(super) fn received(out: &mut dyn Write, story: &Value) -> io::Result<()> {
     let attempts = story.get("attempts").and_then(Value::as_u64).unwrap_or_default();
     let error = story.get("last_error").filter(|error| error.is_object());
     let why = error.map(|error| format!("{}: {}", text(error, "code"), text(error, "message")));
-    let is_over = ["/finished_at", "/parked_at"].iter().any(|time| at(story, time).is_some());
+    let is_there = |name: &str| at(story, name).is_some();
     match why {
         why if attempts > 0 => {
             let why = why.unwrap_or_else(|| "-".to_owned());
             line(out, "", None, &format!("failed attempts: {attempts}; the last one: {why}"))?;
         }
-        // Nothing has failed: it waits for what is named, such as a token or a name that is found.
-        Some(why) if !is_over => line(out, "", None, &format!("waits: {why}"))?,
-        Some(why) => line(out, "", None, &format!("why: {why}"))?,
+        Some(why) if is_there("/parked_at") => line(out, "", None, &format!("why: {why}"))?,
+        // Nothing has failed: it waits for what is named. An event that was armed again keeps an older error, but no next step.
+        Some(_) if is_there("/next_action") && !is_there("/finished_at") => {
+            let what = at(story, "/last_error/message").map(printable).unwrap_or_default();
+            line(out, "", None, &format!("waits: {what}"))?;
+        }
+        Some(why) => line(out, "", None, &format!("an earlier error: {why}"))?,
         None => {}
     }
     if let Some(parked) = at(story, "/parked_at") {
@@ -276,16 +280,24 @@ mod tests {
     }
 
     #[test]
-    fn the_story_of_a_waiting_event_says_what_it_waits_for_and_its_next_step_whole() {
+    fn the_story_of_a_waiting_event_says_what_for_and_its_next_step_whole() {
         let next = format!("{}run\u{1b}: postern sources tokens add s", "wait ".repeat(60));
-        let story = json!({
+        let mut story = json!({
             "source": "s", "event_id": "evt_1", "event_type": "x", "status": "pending", "origin": "webhook",
             "received_at": "2026-09-21T14:13:20Z", "due_at": "2026-09-21T14:23:20Z", "attempts": 0, "body_bytes": 2,
             "last_error": {"code": "no_token", "message": "there is no token"}, "next_action": next,
         });
-        let told = told(&story);
-        assert!(told.contains("  waits: no_token: there is no token\n"), "{told}");
-        assert!(told.ends_with("wait run\\u{1b}: postern sources tokens add s\n"), "{told}");
+        let waiting = told(&story);
+        assert!(waiting.contains("  waits: there is no token\n"), "{waiting}");
+        let whole = waiting.ends_with("wait run\\u{1b}: postern sources tokens add s\n");
+        assert!(whole, "{waiting}");
+        // Armed again: what it died of before is no reason to wait.
+        story["next_action"] = Value::Null;
+        let again = told(&story);
+        assert!(again.contains("  an earlier error: no_token: there is no token\n"), "{again}");
+        story["parked_at"] = "2026-09-21T15:13:20Z".into();
+        let parked = told(&story);
+        assert!(parked.contains("  why: no_token: there is no token\n"), "{parked}");
     }
 
     /// C22, D13, D17, L11: what did not happen is told as plainly as what did.
