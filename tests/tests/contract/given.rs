@@ -80,6 +80,7 @@ pub(crate) fn a_commit() -> Commit {
         }],
         lease: None,
         results: Vec::new(),
+        earlier: Vec::new(),
     }
 }
 
