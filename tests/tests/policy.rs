@@ -173,16 +173,25 @@ async fn do_everything(host: &Host) -> Result<()> {
     let of_source = "/v1/sources/mirrored";
     let reason = json!({ "reason": "a look at the rights" });
     api.client().post(&format!("{of_source}/pause"), &reason).await?.good()?;
-    let waiting = Event::stripe("evt_waits", "invoice.paid", "in_waits", at);
-    mirrored.send_until_accepted(host, &waiting).await?;
-    eventually("the event is put off", async || {
-        let story = api.story("mirrored", "evt_waits").await?;
-        ensure!(story.0.get("next_action").is_some_and(Value::is_string), "{}", story.0);
-        Ok(())
+    // Workers go on until they see the pause; the events before that are carried out.
+    let mut tries = 0;
+    let waits = eventually("an event is put off", async || {
+        tries += 1;
+        let event = Event::stripe(&format!("evt_waits_{tries}"), "invoice.paid", "in_waits", at);
+        mirrored.send_until_accepted(host, &event).await?;
+        let rests = eventually("it is put off, or done", async || {
+            let story = api.story("mirrored", &event.id).await?;
+            let next = story.0.get("next_action").and_then(Value::as_str).unwrap_or_default();
+            let is_put_off = next.starts_with("waits: the source is paused");
+            ensure!(is_put_off || story.status() == "processed", "{}", story.0);
+            Ok(is_put_off)
+        });
+        ensure!(rests.await?, "the pause is not seen yet");
+        Ok(event.id)
     })
     .await?;
     api.client().post(&format!("{of_source}/resume"), &json!({})).await?.good()?;
-    api.until_delivered("mirrored", "evt_waits").await?;
+    api.until("mirrored", &waits, "processed").await?;
     api.client().get(&format!("{of_source}/objects/invoice/in_waits")).await?.good()?;
 
     // Several in one request: small, middling and large.
