@@ -197,8 +197,10 @@ fn as_fetched(
     let is_known =
         current.is_some_and(|current| current.fields == fields && current.deleted == deleted);
     let number = version.as_number();
-    // A replay may find another state than the event's first try did, and subscribers are to hear of that too.
-    let name = json!(["mirror", &version, tie_of(&fields, deleted)]).to_string();
+    // A replay may find another state than the event's first try did, and subscribers are to hear of that too. Named by
+    // what it changes and into what: a try that was cut off asks again, under a new fence, and means the same change.
+    let before = current.map(|current| &current.version);
+    let name = json!(["mirror", before, tie_of(&fields, deleted)]).to_string();
     let is_later = current.is_some_and(|Object { version: known, .. }| {
         is_told(known) && known.is_like(&version) && *known > version
     });
