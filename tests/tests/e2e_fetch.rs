@@ -145,8 +145,11 @@ async fn an_event_outlives_all_that_can_go_wrong_with_asking() -> Result<()> {
     ]);
     asking.api_of_stripe.otherwise(answers(&invoice("paid")));
     eventually("the event is carried out", async || {
-        api.replay("billing", "evt_1").await?;
         let story = api.story("billing", "evt_1").await?;
+        // Only what is parked: a replay of what is done would make it pending again, each time it is looked at.
+        if story.status() == "dead_letter" {
+            api.replay("billing", "evt_1").await?;
+        }
         ensure!(story.status() == "processed", "{}", story.0);
         Ok(())
     })
