@@ -15,7 +15,7 @@ use domain::{
     inbox::Noted,
     lane::LaneId,
     message::WakeMessage,
-    outbox::{OutboxEvent, OutboxRow, Payload},
+    outbox::{INLINE_MAX, OutboxEvent, OutboxRow, Payload},
     ports::{
         Bodies as _, Deliveries as _, Outbox as _, Published, Queue as _, Registry as _, StoreError,
     },
@@ -105,9 +105,6 @@ pub async fn publish<P: Ports>(
     };
     Ok((status, axum::Json(PublishedEvent { id, repeated: status == StatusCode::OK })))
 }
-
-/// Payloads over this many bytes go to the bucket: the row stays cheap to mark, and far below DynamoDB's 400 KB.
-const INLINE_MAX: usize = 16 * 1024;
 
 /// Puts a large payload into the bucket before the row that names it.
 async fn keep<P: Ports>(

@@ -21,7 +21,7 @@ use domain::{
 use fetch::{About, Auth, Call, Fetcher, Judged, NoCall};
 use jiff::Timestamp;
 
-pub use self::client::{Answers, Client, Local, NoAnswer, NoWayOut, Provider};
+pub use self::client::{Client, Local, NoAnswer, NoWayOut, Provider};
 
 /// Longest wait for a turn inside an attempt. Above, the event waits outside: a function that sleeps is paid for.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -138,7 +138,7 @@ where
         let Some(asker) = self.sources.asker() else {
             return Err(failed("fetcher_missing", "this worker has no way to providers"));
         };
-        let trusts_version = feed.scheme.as_ref().is_ok_and(|scheme| scheme.trusts_versions());
+        let trusts_version = feed.trusts_versions();
         let fetch = feed.source.fetch.as_ref();
         let when = fetch.map_or(When::Always, |fetch| fetch.when(trusts_version));
         let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
@@ -468,6 +468,6 @@ pub(crate) fn event<'a>(
     body: &'a [u8],
     fetched: Option<&'a Fetched>,
 ) -> Event<'a> {
-    let trusts_version = feed.scheme.as_ref().is_ok_and(|scheme| scheme.trusts_versions());
+    let trusts_version = feed.trusts_versions();
     Event { row, body, fetched, trusts_version, tenant: feed.source.handler.tenant() }
 }

@@ -29,6 +29,13 @@ pub struct Feed {
     pub fetcher: Option<Result<Fetcher, NoFetcher>>,
 }
 
+impl Feed {
+    /// Whether the versions of its events order all changes of an object.
+    pub fn trusts_versions(&self) -> bool {
+        self.scheme.as_ref().is_ok_and(Scheme::trusts_versions)
+    }
+}
+
 /// Sources as the registry had them. A change of a source is seen after `fresh` at the latest.
 #[derive(Debug)]
 pub struct Sources<R> {

@@ -16,7 +16,7 @@ use egress::{
     resolve::{Resolve, SystemResolver},
     tls::{self, NoTls},
 };
-use fetch::{Call, answer::MAX_BYTES};
+use fetch::{Answered, Call, answer::MAX_BYTES};
 use hickory_resolver::net::NetError;
 use http::{HeaderMap, HeaderValue, Request, Uri};
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
@@ -30,9 +30,6 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// Largest head of an answer, in bytes, and most headers in it.
 const MAX_HEAD: usize = 32 * 1024;
 const MAX_HEADERS: usize = 100;
-
-/// What a provider answered: its status, its headers and its whole body.
-pub type Answers = fetch::Answered;
 
 /// A call without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +72,7 @@ pub trait Provider: Sync {
         &self,
         call: &Call,
         within: Duration,
-    ) -> impl Future<Output = Result<Answers, NoAnswer>> + Send;
+    ) -> impl Future<Output = Result<Answered, NoAnswer>> + Send;
 }
 
 /// Why there is no way to providers.
@@ -105,7 +102,6 @@ pub struct Client<R> {
     http: legacy::Client<Connector<R>, Empty<Bytes>>,
     policy: AddressPolicy,
     stand_in: Option<EndpointUrl>,
-    dialled: Dialled,
 }
 
 impl<R> fmt::Debug for Client<R> {
@@ -136,8 +132,7 @@ impl<R: Resolve> Client<R> {
     ) -> Self {
         let resolver = Arc::new(resolver);
         let dialled = Dialled::default();
-        let connector =
-            Connector { resolver, tls, policy, within: CONNECT_WITHIN, dialled: dialled.clone() };
+        let connector = Connector { resolver, tls, policy, within: CONNECT_WITHIN, dialled };
         let http = legacy::Client::builder(TokioExecutor::new())
             // A frozen sandbox finds its connections dead.
             .pool_max_idle_per_host(0)
@@ -145,12 +140,7 @@ impl<R: Resolve> Client<R> {
             .http1_max_headers(MAX_HEADERS)
             .http2_max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
             .build(connector);
-        Self { http, policy, stand_in, dialled }
-    }
-
-    /// What was dialled so far.
-    pub const fn dialled(&self) -> &Dialled {
-        &self.dialled
+        Self { http, policy, stand_in }
     }
 
     fn request(&self, call: &Call) -> Option<Request<Empty<Bytes>>> {
@@ -164,7 +154,7 @@ impl<R: Resolve> Client<R> {
         Some(request)
     }
 
-    async fn exchange(&self, request: Request<Empty<Bytes>>) -> Result<Answers, NoAnswer> {
+    async fn exchange(&self, request: Request<Empty<Bytes>>) -> Result<Answered, NoAnswer> {
         let answer = self.http.request(request).await;
         let answer = answer.map_err(|error| NoAnswer::Broken(cause::of(&error), error.into()))?;
         let (head, body) = answer.into_parts();
@@ -176,12 +166,12 @@ impl<R: Resolve> Client<R> {
             }
         })?;
         let (status, body) = (head.status.as_u16(), body.to_bytes().into());
-        Ok(Answers { status, headers: head.headers, body })
+        Ok(Answered { status, headers: head.headers, body })
     }
 }
 
 impl<R: Resolve> Provider for Client<R> {
-    async fn get(&self, call: &Call, within: Duration) -> Result<Answers, NoAnswer> {
+    async fn get(&self, call: &Call, within: Duration) -> Result<Answered, NoAnswer> {
         let request = self.request(call).ok_or(NoAnswer::Address)?;
         timeout(within, self.exchange(request)).await.unwrap_or(Err(NoAnswer::Late))
     }
