@@ -15,13 +15,13 @@ use domain::{
     secret::SecretText,
     source::{Handler, SchemeChoice, Source},
 };
-use fetch::Call;
+use fetch::{Answered, Call};
 use http::HeaderMap;
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
 use testkit::memory::Tables;
-use worker::fetching::{Answers, Asker, NoAnswer, Provider};
+use worker::fetching::{Asker, NoAnswer, Provider};
 
 use crate::{
     subscriber,
@@ -109,7 +109,7 @@ impl SourceSecrets for Truth {
 
 impl Provider for Truth {
     /// Looks at once, and answers when it likes.
-    async fn get(&self, call: &Call, _: Duration) -> Result<Answers, NoAnswer> {
+    async fn get(&self, call: &Call, _: Duration) -> Result<Answered, NoAnswer> {
         let id = call.url.rsplit('/').next().unwrap_or_default().to_owned();
         let is = self.inner.lock().unwrap().things.get(&id).copied();
         let luck = self.draw(|rng, share| {
@@ -129,7 +129,7 @@ impl Provider for Truth {
         }
         let body = json!({ "id": id, "object": "invoice", "n": is }).to_string().into_bytes();
         let status = if fails { 503 } else { 200 };
-        Ok(Answers { status, headers: HeaderMap::new(), body })
+        Ok(Answered { status, headers: HeaderMap::new(), body })
     }
 }
 
