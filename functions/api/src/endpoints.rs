@@ -11,7 +11,7 @@ use domain::{
     destination::Destination,
     endpoint::{Endpoint, LaneCount, Pattern},
     id::{EndpointId, TenantId},
-    ports::{Configure as _, Deliveries as _, Keyring as _, Registry as _, SealedSecret},
+    ports::{Configure as _, Deliveries as _, Keyring as _, Purpose, Registry as _, SealedSecret},
     secret::SecretText,
 };
 use jiff::Timestamp;
@@ -123,7 +123,12 @@ pub async fn add<P: Ports>(
             let secret = signing::EndpointSecret::shared((api.edge.random)()).expose();
             let text = SecretText::new(secret.expose().to_owned());
             let sealed = api.keyring.seal(tenant, id, &text).await?;
-            let sealed = SealedSecret { id: "1".to_owned(), sealed, expires_at: None };
+            let sealed = SealedSecret {
+                id: "1".to_owned(),
+                purpose: Purpose::Signing,
+                sealed,
+                expires_at: None,
+            };
             (Some(text.expose().to_owned()), vec![sealed])
         }
         Destination::Queue(_) | Destination::Bus(_) => (None, Vec::new()),

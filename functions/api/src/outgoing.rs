@@ -93,6 +93,7 @@ pub async fn publish<P: Ports>(
         payload,
         occurred_at: api.now(),
         traceparent: flow::incoming::traceparent(&headers),
+        labels: std::collections::BTreeMap::new(),
     };
     let (status, id) = match api.outbox.publish(&event, key.as_deref()).await? {
         Published::New => (StatusCode::ACCEPTED, event.id),

@@ -232,8 +232,8 @@ where
             return self.cancel_all().await;
         };
         let health = drain.lanes.health(tenant, *endpoint).await?;
-        if found.disabled || health.disabled.is_some() {
-            return self.hold_all(health.disabled.map(|disabled| disabled.since)).await;
+        if let Some(since) = found.stopped_since(&health) {
+            return self.hold_all(Some(since)).await;
         }
         let now = drain.now();
         if let Some(open_until) = self.breaker.open(now) {

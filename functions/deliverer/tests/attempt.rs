@@ -18,7 +18,7 @@ use domain::{
     id::EventId,
     lane::LaneId,
     outbox::{OutboxEvent, OutboxRow, Payload},
-    ports::{Bodies as _, Keyring as _, SealedSecret, Stored},
+    ports::{Bodies as _, Keyring as _, Purpose, SealedSecret, Stored},
     secret::SecretText,
 };
 use flow::payload;
@@ -106,18 +106,14 @@ impl World {
             payload: Payload::Inline(BODY.to_vec()),
             occurred_at: at(T0 - 5),
             traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+            labels: std::collections::BTreeMap::new(),
         };
-        let endpoint = Endpoint {
-            tenant: event.tenant.clone(),
-            id: format!("ep_{:032x}", 7).parse().unwrap(),
-            destination: Destination::Https("https://Example.com/hook?a=b".to_owned()),
-            idempotent: true,
-            patterns: Vec::new(),
-            concurrency: None,
-            lanes: Vec::new(),
-            created_at: at(0),
-            disabled: false,
-        };
+        let endpoint = Endpoint::new(
+            event.tenant.clone(),
+            format!("ep_{:032x}", 7).parse().unwrap(),
+            Destination::Https("https://Example.com/hook?a=b".to_owned()),
+            at(0),
+        );
         let world = Self {
             store: Store::new(1),
             keyring: MemoryKeyring::default(),
@@ -146,7 +142,12 @@ impl World {
         let (tenant, endpoint) = (&self.endpoint.tenant, self.endpoint.id);
         let sealed = self.keyring.seal(tenant, endpoint, &text).await.unwrap();
         let id = format!("key-{}", self.sealed.len());
-        self.sealed.push(SealedSecret { id, sealed, expires_at: expires_at.map(at) });
+        self.sealed.push(SealedSecret {
+            id,
+            purpose: Purpose::Signing,
+            sealed,
+            expires_at: expires_at.map(at),
+        });
         self
     }
 

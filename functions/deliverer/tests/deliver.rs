@@ -21,7 +21,7 @@ use domain::{
     lane::{LaneId, Pointer},
     message::{Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
-    ports::{Keyring as _, SealedSecret},
+    ports::{Keyring as _, Purpose, SealedSecret},
     retry::Backoff,
     secret::SecretText,
 };
@@ -111,20 +111,16 @@ fn secret() -> EndpointSecret {
 
 /// One endpoint with some deliveries that are due.
 async fn subscribe(deliverer: &MemoryDeliverer, n: u128, url: &str, due: usize) -> LaneId {
-    let endpoint = Endpoint {
-        tenant: "acme".parse().unwrap(),
-        id: format!("ep_{n:032x}").parse().unwrap(),
-        destination: Destination::Https(url.to_owned()),
-        idempotent: true,
-        patterns: Vec::new(),
-        concurrency: None,
-        lanes: Vec::new(),
-        created_at: Timestamp::UNIX_EPOCH,
-        disabled: false,
-    };
+    let endpoint = Endpoint::new(
+        "acme".parse().unwrap(),
+        format!("ep_{n:032x}").parse().unwrap(),
+        Destination::Https(url.to_owned()),
+        Timestamp::UNIX_EPOCH,
+    );
     let text = SecretText::new(secret().expose().expose().to_owned());
     let sealed = deliverer.keyring.seal(&endpoint.tenant, endpoint.id, &text).await.unwrap();
-    let sealed = SealedSecret { id: "key".to_owned(), sealed, expires_at: None };
+    let sealed =
+        SealedSecret { id: "key".to_owned(), purpose: Purpose::Signing, sealed, expires_at: None };
     let lane = LaneId { tenant: endpoint.tenant.clone(), endpoint: endpoint.id, lane: 0 };
     let mut lanes = deliverer.lanes.tables();
     let mut outbox = deliverer.outbox.tables();
@@ -139,6 +135,7 @@ async fn subscribe(deliverer: &MemoryDeliverer, n: u128, url: &str, due: usize) 
             payload: Payload::Inline(format!(r#"{{"n":{i}}}"#).into_bytes()),
             occurred_at: clock(),
             traceparent: None,
+            labels: std::collections::BTreeMap::new(),
         };
         let deadline = clock() + Duration::from_secs(345_600);
         let delivery = Delivery::new(event.id, event.event_type.clone(), deadline, clock());

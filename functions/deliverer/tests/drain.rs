@@ -18,7 +18,7 @@ use domain::{
     breaker::{Breaker, Limits},
     delivery::{Attempt, Cause, Delivery, Outcome, Schedule, State},
     destination::Destination,
-    endpoint::{Disabled, Endpoint, Health},
+    endpoint::{Disabled, Endpoint, Health, Stop, Stopped},
     id::EventId,
     lane::{LaneId, Pointer},
     ports::{Deliveries as _, SealedSecret, Stored},
@@ -138,17 +138,12 @@ impl Sender for Script {
 }
 
 fn endpoint() -> Endpoint {
-    Endpoint {
-        tenant: "acme".parse().unwrap(),
-        id: format!("ep_{:032x}", 7).parse().unwrap(),
-        destination: Destination::Https("https://example.com/".to_owned()),
-        idempotent: true,
-        patterns: Vec::new(),
-        concurrency: None,
-        lanes: Vec::new(),
-        created_at: at(-1000),
-        disabled: false,
-    }
+    Endpoint::new(
+        "acme".parse().unwrap(),
+        format!("ep_{:032x}", 7).parse().unwrap(),
+        Destination::Https("https://example.com/".to_owned()),
+        at(-1000),
+    )
 }
 
 fn lane() -> LaneId {
@@ -388,7 +383,7 @@ async fn gone_disables_the_endpoint_and_holds_its_deliveries() {
 #[tokio::test]
 async fn what_was_held_for_too_long_is_given_up_with_that_reason() {
     let world = World::new(60, [OK]);
-    world.store.tables().endpoints.values_mut().for_each(|(e, _)| e.disabled = true);
+    world.store.tables().endpoints.values_mut().for_each(|(e, _)| e.stopped = stopped());
     set_clock(1_209_599);
     assert_eq!(world.drain().await, Ended::Asleep(Some(at(1_209_600))));
     assert!(world.states().iter().all(|state| *state == State::Pending));
@@ -641,4 +636,9 @@ async fn health_is_written_when_it_changes_and_not_otherwise() {
     let calls = world.store.chaos.calls();
     assert_eq!(calls.iter().filter(|call| **call == "deliveries.note_health").count(), 2);
     assert_eq!(world.health(), Health::default());
+}
+
+/// A person has switched the endpoint off.
+fn stopped() -> Option<Stopped> {
+    Some(Stopped { since: at(0), how: Stop::Disabled, reason: "by a test".to_owned() })
 }

@@ -19,7 +19,7 @@ use domain::{
     breaker::{Breaker, Limits},
     delivery::{Attempt, Cause, Delivery, Outcome, Schedule, State},
     destination::Destination,
-    endpoint::Endpoint,
+    endpoint::{Endpoint, Stop, Stopped},
     id::EventId,
     inbox::Noted,
     lane::{LaneId, Pointer},
@@ -472,7 +472,7 @@ async fn a_begun_attempt_that_is_given_up_is_given_up_as_unknown() {
     };
     let held = World::new(false, 1, []);
     begun(&held);
-    held.store.tables().endpoints.values_mut().for_each(|(e, _)| e.disabled = true);
+    held.store.tables().endpoints.values_mut().for_each(|(e, _)| e.stopped = stopped());
     set_clock(1_209_600);
     held.drain("one").await.unwrap();
     assert!(is_parked_as_unknown(&held.delivery(0)));
@@ -484,4 +484,9 @@ async fn a_begun_attempt_that_is_given_up_is_given_up_as_unknown() {
     overdue.drain("one").await.unwrap();
     assert!(is_parked_as_unknown(&overdue.delivery(0)));
     assert_eq!(overdue.payments.requests(0), 0);
+}
+
+/// A person has switched the endpoint off.
+fn stopped() -> Option<Stopped> {
+    Some(Stopped { since: at(0), how: Stop::Disabled, reason: "by a test".to_owned() })
 }

@@ -25,17 +25,12 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn endpoint(tenant: &str, n: u128) -> Endpoint {
-    Endpoint {
-        tenant: tenant.parse().unwrap(),
-        id: format!("ep_{n:032x}").parse().unwrap(),
-        destination: Destination::Https("https://example.com/".to_owned()),
-        idempotent: true,
-        patterns: Vec::new(),
-        concurrency: None,
-        lanes: Vec::new(),
-        created_at: at(0),
-        disabled: false,
-    }
+    Endpoint::new(
+        tenant.parse().unwrap(),
+        format!("ep_{n:032x}").parse().unwrap(),
+        Destination::Https("https://example.com/".to_owned()),
+        at(0),
+    )
 }
 
 fn event(tenant: &str, name: &str) -> OutboxEvent {
@@ -49,6 +44,7 @@ fn event(tenant: &str, name: &str) -> OutboxEvent {
         payload: Payload::Inline(b"{}".to_vec()),
         occurred_at: at(100),
         traceparent: None,
+        labels: std::collections::BTreeMap::new(),
     }
 }
 

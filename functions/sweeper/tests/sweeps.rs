@@ -212,15 +212,13 @@ impl Bench {
     fn endpoint(&self) -> EndpointId {
         let id = EndpointId::new(uuid::Uuid::from_u128(7));
         let endpoint = Endpoint {
-            tenant: tenant(),
-            id,
-            destination: Destination::Https("https://subscriber.example".to_owned()),
-            idempotent: true,
-            patterns: Vec::new(),
-            concurrency: None,
             lanes: vec![LaneCount { from: Timestamp::UNIX_EPOCH, count: 1 }],
-            created_at: Timestamp::UNIX_EPOCH,
-            disabled: false,
+            ..Endpoint::new(
+                tenant(),
+                id,
+                Destination::Https("https://subscriber.example".to_owned()),
+                Timestamp::UNIX_EPOCH,
+            )
         };
         let mut tables = self.store.tables();
         tables.epochs.insert(tenant(), 1);
@@ -240,6 +238,7 @@ impl Bench {
             payload: Payload::Inline(b"{}".to_vec()),
             occurred_at: at(second),
             traceparent: None,
+            labels: BTreeMap::new(),
         };
         let row = OutboxRow { event, relayed: None };
         self.store.tables().outbox.insert((tenant(), id), row);

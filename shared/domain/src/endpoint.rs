@@ -1,12 +1,20 @@
 //! Endpoints: where a tenant wants its events.
 
-use std::{fmt, str::FromStr};
+mod health;
+mod life;
+mod pattern;
+mod style;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::{
+    health::{Disabled, Health},
+    life::{Held, Release, Stop, Stopped},
+    pattern::{InvalidPattern, MAX_PATTERN, Pattern},
+    style::{Auth, CredentialsIn, Style},
+};
 use crate::{
-    delivery::Outcome,
     destination::Destination,
     id::{EndpointId, TenantId},
 };
@@ -33,8 +41,33 @@ pub struct Endpoint {
     pub lanes: Vec<LaneCount>,
     /// When it was made. It gets no event from before.
     pub created_at: Timestamp,
-    /// Whether a person switched it off.
-    pub disabled: bool,
+    /// What its owner calls it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Most deliveries that are begun in a second, over all its lanes; `None`: as many as its concurrency allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+    /// What is sent of an event.
+    #[serde(default, skip_serializing_if = "Style::is_full")]
+    pub style: Style,
+    /// How we show who we are, beside the signature. What is secret of it stands with the sealed secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// The names of its own static headers, in lower case. Their values stand with the sealed secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<String>,
+    /// Set while a person has stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+    /// When it was last enabled. What the deliverer found before that about its health counts no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled_at: Option<Timestamp>,
+    /// Times for which its deliveries were held, oldest first; at most [`Endpoint::MAX_HELD`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
+    /// How fast what was held goes out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
 }
 
 const fn yes() -> bool {
@@ -55,69 +88,6 @@ pub struct LaneCount {
     pub count: u16,
 }
 
-/// Longest pattern, in bytes.
-pub const MAX_PATTERN: usize = 256;
-
-/// A set of event types: `invoice.paid`, `invoice.*`, `*`, or with `*` anywhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Pattern(String);
-
-/// A text that is not a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a pattern is 1 to {MAX_PATTERN} visible ASCII characters; `*` stands for any run of characters"
-)]
-pub struct InvalidPattern;
-
-impl Pattern {
-    /// Whether an event type belongs to the set. Linear in both lengths, up to one backtrack per star.
-    pub fn matches(&self, event_type: &str) -> bool {
-        let mut parts = self.0.split('*');
-        let Some(mut rest) = parts.next().and_then(|first| event_type.strip_prefix(first)) else {
-            return false;
-        };
-        let mut parts: Vec<&str> = parts.collect();
-        let Some(last) = parts.pop() else { return rest.is_empty() };
-        for part in parts {
-            let Some((_, after)) = rest.split_once(part) else { return false };
-            rest = after;
-        }
-        rest.ends_with(last)
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = InvalidPattern;
-
-    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
-        let good = (1..=MAX_PATTERN).contains(&text.len())
-            && text.chars().all(|c| c.is_ascii_graphic())
-            && !text.contains("**");
-        if good { Ok(Self(text.to_owned())) } else { Err(InvalidPattern) }
-    }
-}
-
-impl TryFrom<String> for Pattern {
-    type Error = InvalidPattern;
-
-    fn try_from(text: String) -> Result<Self, InvalidPattern> {
-        text.parse()
-    }
-}
-
-impl From<Pattern> for String {
-    fn from(pattern: Pattern) -> Self {
-        pattern.0
-    }
-}
-
 impl Endpoint {
     /// An endpoint without anything out of the ordinary: it gets every event, in one lane.
     pub fn new(
@@ -135,7 +105,15 @@ impl Endpoint {
             concurrency: None,
             lanes: Vec::new(),
             created_at,
-            disabled: false,
+            description: String::new(),
+            rate: None,
+            style: Style::Full,
+            auth: None,
+            headers: Vec::new(),
+            stopped: None,
+            enabled_at: None,
+            held: Vec::new(),
+            release: None,
         }
     }
 
@@ -160,52 +138,12 @@ impl Endpoint {
     }
 }
 
-/// How an endpoint has been doing. Written when it changes, not with every delivery.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
-    /// Since when every attempt has failed.
-    pub failing_since: Option<Timestamp>,
-    /// Failures in a row, as far as they were noted.
-    pub consecutive_failures: u32,
-    /// Since when it is disabled, and why.
-    pub disabled: Option<Disabled>,
-}
-
-impl Health {
-    /// The health after an attempt; `None` if nothing about it has changed, and nothing need be written.
-    #[must_use]
-    pub fn after(&self, outcome: &Outcome, now: Timestamp) -> Option<Self> {
-        if !outcome.blames_endpoint() {
-            return None;
-        }
-        let mut after = self.clone();
-        if outcome.is_success() {
-            (after.failing_since, after.consecutive_failures) = (None, 0);
-        } else if self.failing_since.is_none() {
-            (after.failing_since, after.consecutive_failures) = (Some(now), 1);
-        }
-        if matches!(outcome, Outcome::Answered { status: 410, .. }) && self.disabled.is_none() {
-            after.disabled = Some(Disabled { since: now, reason: "gone".to_owned() });
-        }
-        (after != *self).then_some(after)
-    }
-}
-
-/// Why an endpoint gets nothing for now. Its deliveries are held.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Disabled {
-    /// Since when.
-    pub since: Timestamp,
-    /// Why: `gone`, `failing` or `person`.
-    pub reason: String,
-}
-
 #[cfg(test)]
 mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::delivery::Cause;
+    use crate::delivery::{Cause, Outcome};
 
     fn at(ms: i64) -> Timestamp {
         Timestamp::from_millisecond(ms).unwrap()
@@ -223,7 +161,7 @@ mod tests {
     fn a_stored_endpoint_has_one_member_that_says_where_it_is() {
         let check = |members: &str, destination: Destination, idempotent: bool| {
             let stored = format!(
-                r#"{{"tenant":"acme","id":"{}",{members},"patterns":[],"concurrency":null,"lanes":[],"created_at":"1970-01-01T00:00:01Z","disabled":false}}"#,
+                r#"{{"tenant":"acme","id":"{}",{members},"patterns":[],"concurrency":null,"lanes":[],"created_at":"1970-01-01T00:00:01Z"}}"#,
                 endpoint(&[]).id
             );
             let read: Endpoint = serde_json::from_str(&stored).unwrap();

@@ -1,5 +1,7 @@
 //! Outgoing events, written in the same transaction as the change that caused them.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use crate::{
@@ -33,6 +35,8 @@ pub struct OutboxEvent {
     pub occurred_at: Timestamp,
     /// The W3C trace context of its cause.
     pub traceparent: Option<String>,
+    /// What its publisher says about it beside the payload, for endpoints to choose by.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Where an event's bytes are.
@@ -81,6 +85,7 @@ impl OutboxEvent {
             payload: Payload::Inline(payload),
             occurred_at: now,
             traceparent: None,
+            labels: BTreeMap::new(),
         }
     }
 }

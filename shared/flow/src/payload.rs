@@ -94,6 +94,7 @@ mod tests {
             payload,
             occurred_at: Timestamp::UNIX_EPOCH,
             traceparent: None,
+            labels: std::collections::BTreeMap::new(),
         }
     }
 

@@ -65,6 +65,7 @@ pub(crate) fn event(number: u32) -> OutboxEvent {
         payload: Payload::Inline(b"body".to_vec()),
         occurred_at: at(0),
         traceparent: None,
+        labels: BTreeMap::new(),
     }
 }
 

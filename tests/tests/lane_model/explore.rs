@@ -130,17 +130,12 @@ fn event(name: &str) -> EventId {
 }
 
 fn endpoint() -> Endpoint {
-    Endpoint {
-        tenant: "acme".parse().unwrap(),
-        id: format!("ep_{:032x}", 7).parse().unwrap(),
-        destination: Destination::Https("https://example.com/".to_owned()),
-        idempotent: true,
-        patterns: Vec::new(),
-        concurrency: None,
-        lanes: Vec::new(),
-        created_at: at(0),
-        disabled: false,
-    }
+    Endpoint::new(
+        "acme".parse().unwrap(),
+        format!("ep_{:032x}", 7).parse().unwrap(),
+        Destination::Https("https://example.com/".to_owned()),
+        at(0),
+    )
 }
 
 fn lane() -> LaneId {
@@ -159,6 +154,7 @@ fn outgoing(name: &str) -> OutboxEvent {
         payload: Payload::Inline(Vec::new()),
         occurred_at: at(START - 1000),
         traceparent: None,
+        labels: std::collections::BTreeMap::new(),
     }
 }
 

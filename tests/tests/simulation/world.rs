@@ -422,15 +422,13 @@ fn configure(store: &Store) {
     }
     tables.sources.insert(THINGS.parse().unwrap(), things::source());
     let wants_all = |tenant: TenantId| Endpoint {
-        tenant,
-        id: endpoint(),
-        destination: Destination::Https("https://subscriber.example/hooks".to_owned()),
-        idempotent: true,
-        patterns: Vec::new(),
-        concurrency: None,
         lanes: vec![LaneCount { from: long_ago, count: 1 }],
-        created_at: long_ago,
-        disabled: false,
+        ..Endpoint::new(
+            tenant,
+            endpoint(),
+            Destination::Https("https://subscriber.example/hooks".to_owned()),
+            long_ago,
+        )
     };
     for tenant in [tenant(), TenantId::internal()] {
         let endpoint = wants_all(tenant.clone());

@@ -87,6 +87,7 @@ async fn a_story_tells_what_came_of_an_event() {
         payload: Payload::Inline(b"{}".to_vec()),
         occurred_at: now(),
         traceparent: None,
+        labels: std::collections::BTreeMap::new(),
     };
     postern.0.outbox.publish(&event, None).await.unwrap();
     postern.process("evt_1", &format!("event {id}")).await;
@@ -121,6 +122,7 @@ async fn a_story_tells_of_effects_for_our_own_systems() {
         payload: Payload::Inline(b"{}".to_vec()),
         occurred_at: now(),
         traceparent: None,
+        labels: std::collections::BTreeMap::new(),
     };
     postern.0.outbox.publish(&event, None).await.unwrap();
     postern.process("evt_1", &format!("event {id}")).await;

@@ -77,6 +77,7 @@ fn read_event(item: &Item) -> Stored<OutboxEvent> {
         payload,
         occurred_at: item.time("occurred_at")?,
         traceparent: item.some_text("traceparent")?,
+        labels: std::collections::BTreeMap::new(),
     })
 }
 
@@ -126,6 +127,7 @@ pub(crate) mod tests {
             payload: Payload::Inline(br#"{"n":9007199254740993}"#.to_vec()),
             occurred_at: Timestamp::from_millisecond(1_790_000_000_123).unwrap(),
             traceparent: None,
+            labels: std::collections::BTreeMap::new(),
         }
     }
 
@@ -136,6 +138,7 @@ pub(crate) mod tests {
             payload: Payload::Bucket(Sha256Hash([9; 32])),
             aggregate_version: None,
             traceparent: Some("00-1-2-01".to_owned()),
+            labels: std::collections::BTreeMap::new(),
             ..an_event()
         };
         for event in [an_event(), bucket] {

@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use domain::{
     endpoint::Endpoint,
     id::{EndpointId, SourceName, TenantId},
-    ports::{AuditEntry, SealedSecret, Stored},
+    ports::{AuditEntry, Purpose, SealedSecret, Stored},
     source::Source,
 };
 
@@ -56,7 +56,9 @@ pub(crate) fn write_secrets(
     let secret = |secret: &SealedSecret| {
         let fields = [("id", Some(s(&secret.id))), ("sealed", Some(b(secret.sealed.as_slice())))];
         let expires = ("expires_at", secret.expires_at.map(ms));
-        let fields = fields.into_iter().chain([expires]);
+        let is_other = secret.purpose != Purpose::Signing;
+        let purpose = ("purpose", is_other.then(|| s(secret.purpose.word())));
+        let fields = fields.into_iter().chain([expires, purpose]);
         AttributeValue::M(
             fields.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
         )
@@ -72,11 +74,19 @@ pub(crate) fn read_secrets(item: &Item) -> Stored<Vec<SealedSecret>> {
         let secret = Reader(value.as_m().map_err(|_| item.bad("secrets"))?);
         Ok(SealedSecret {
             id: secret.str("id")?.to_owned(),
+            purpose: purpose(&secret)?,
             sealed: secret.bytes("sealed")?.to_vec(),
             expires_at: secret.some("expires_at", Reader::time)?,
         })
     };
     item.list("secrets")?.iter().map(secret).collect()
+}
+
+fn purpose(secret: &Reader<'_>) -> Stored<Purpose> {
+    match secret.some("purpose", Reader::str)? {
+        None => Ok(Purpose::Signing),
+        Some(word) => Purpose::from_word(word).ok_or_else(|| secret.bad("purpose")),
+    }
 }
 
 pub(crate) fn write_audit(entry: &AuditEntry) -> Item {
@@ -127,19 +137,29 @@ mod tests {
             ..source.clone()
         };
         let endpoint = Endpoint {
-            tenant: tenant.clone(),
-            id: EndpointId::new(Uuid::from_u128(9)),
-            destination: Destination::Https("https://example.com/in".to_owned()),
-            idempotent: true,
             patterns: vec!["invoice.*".parse().unwrap()],
             concurrency: Some(5),
             lanes: vec![LaneCount { from: at, count: 2 }],
-            created_at: at,
-            disabled: false,
+            ..Endpoint::new(
+                tenant.clone(),
+                EndpointId::new(Uuid::from_u128(9)),
+                Destination::Https("https://example.com/in".to_owned()),
+                at,
+            )
         };
         let secrets = vec![
-            SealedSecret { id: "k2".to_owned(), sealed: vec![1, 2], expires_at: None },
-            SealedSecret { id: "k1".to_owned(), sealed: vec![3], expires_at: Some(at) },
+            SealedSecret {
+                id: "k2".to_owned(),
+                purpose: Purpose::Signing,
+                sealed: vec![1, 2],
+                expires_at: None,
+            },
+            SealedSecret {
+                id: "k1".to_owned(),
+                purpose: Purpose::Signing,
+                sealed: vec![3],
+                expires_at: Some(at),
+            },
         ];
         let entry = AuditEntry {
             tenant: "demo".to_owned(),

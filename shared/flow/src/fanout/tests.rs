@@ -2,7 +2,7 @@
 
 use domain::{
     destination::Destination,
-    endpoint::LaneCount,
+    endpoint::{LaneCount, Stop, Stopped},
     id::EventId,
     outbox::{OutboxRow, Payload},
 };
@@ -25,15 +25,14 @@ fn endpoint_id(n: u128) -> EndpointId {
 
 fn endpoint(tenant: &str, n: u128, patterns: &[&str]) -> Endpoint {
     Endpoint {
-        tenant: tenant.parse().unwrap(),
-        id: endpoint_id(n),
-        destination: Destination::Https("https://example.com/".to_owned()),
-        idempotent: true,
         patterns: patterns.iter().map(|pattern| pattern.parse().unwrap()).collect(),
-        concurrency: None,
         lanes: vec![LaneCount { from: at(0), count: 1 }],
-        created_at: at(100),
-        disabled: false,
+        ..Endpoint::new(
+            tenant.parse().unwrap(),
+            endpoint_id(n),
+            Destination::Https("https://example.com/".to_owned()),
+            at(100),
+        )
     }
 }
 
@@ -48,6 +47,7 @@ fn event(tenant: &str, name: &str, second: i64) -> OutboxEvent {
         payload: Payload::Inline(b"{}".to_vec()),
         occurred_at: at(second),
         traceparent: None,
+        labels: BTreeMap::new(),
     }
 }
 
@@ -211,7 +211,8 @@ async fn an_event_that_nobody_wants_is_marked_as_such() {
 #[tokio::test]
 async fn a_disabled_endpoint_gets_its_deliveries_too() {
     let event = event("acme", "in_1", 200);
-    let disabled = Endpoint { disabled: true, ..endpoint("acme", 1, &[]) };
+    let stopped = Some(Stopped { since: at(1), how: Stop::Disabled, reason: String::new() });
+    let disabled = Endpoint { stopped, ..endpoint("acme", 1, &[]) };
     let world = World::new(&[disabled], std::slice::from_ref(&event));
     world.run(std::slice::from_ref(&event), 201).await;
     assert_eq!(world.store.tables().deliveries.len(), 1);

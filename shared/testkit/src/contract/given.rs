@@ -159,6 +159,7 @@ pub(super) fn outgoing(id: EventId, payload: &[u8]) -> OutboxEvent {
         payload: Payload::Inline(payload.to_vec()),
         occurred_at: id.time(),
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        labels: BTreeMap::new(),
     }
 }
 

@@ -42,6 +42,7 @@ async fn a_published_event_reads_back_byte_by_byte(on: &impl Tables) -> Kept {
         payload: Payload::Bucket(Sha256Hash::of(raw)),
         aggregate_version: None,
         traceparent: None,
+        labels: std::collections::BTreeMap::new(),
         ..outgoing(event_id(0, 2), b"")
     };
     let empty = outgoing(event_id(0, 3), b"");

@@ -4,7 +4,7 @@ use domain::{
     destination::Destination,
     endpoint::{Endpoint, LaneCount},
     id::{EndpointId, TenantId},
-    ports::{AuditEntry, Configure as _, Learning as _, Registry as _, SealedSecret},
+    ports::{AuditEntry, Configure as _, Learning as _, Purpose, Registry as _, SealedSecret},
     source::{Dedupe, Handler, SchemeChoice, Source},
 };
 use serde_json::json;
@@ -48,22 +48,32 @@ fn demo() -> TenantId {
 
 fn endpoint(tenant: &str, number: u128) -> Endpoint {
     Endpoint {
-        tenant: tenant.parse().unwrap(),
-        id: EndpointId::new(Uuid::from_u128(number)),
-        destination: Destination::Https("https://example.com/in?a=1".to_owned()),
-        idempotent: true,
         patterns: vec!["invoice.*".parse().unwrap()],
         concurrency: Some(2),
         lanes: vec![LaneCount { from: at(0), count: 4 }],
-        created_at: at(0),
-        disabled: false,
+        ..Endpoint::new(
+            tenant.parse().unwrap(),
+            EndpointId::new(Uuid::from_u128(number)),
+            Destination::Https("https://example.com/in?a=1".to_owned()),
+            at(0),
+        )
     }
 }
 
 fn secrets() -> Vec<SealedSecret> {
     vec![
-        SealedSecret { id: "new".to_owned(), sealed: vec![0, 255, 1], expires_at: None },
-        SealedSecret { id: "old".to_owned(), sealed: vec![7; 300], expires_at: Some(at(86_400)) },
+        SealedSecret {
+            id: "new".to_owned(),
+            purpose: Purpose::Signing,
+            sealed: vec![0, 255, 1],
+            expires_at: None,
+        },
+        SealedSecret {
+            id: "old".to_owned(),
+            purpose: Purpose::Signing,
+            sealed: vec![7; 300],
+            expires_at: Some(at(86_400)),
+        },
     ]
 }
 
@@ -181,7 +191,7 @@ async fn every_change_of_endpoints_counts_the_epoch_up(on: &impl Tables) -> Kept
 async fn an_endpoint_is_replaced_and_its_secrets_stay(on: &impl Tables) -> Kept {
     let (registry, first) = (on.registry(), endpoint("demo", 1));
     assert!(registry.add_endpoint(&first, &secrets()).await?);
-    let changed = Endpoint { disabled: true, patterns: Vec::new(), ..first.clone() };
+    let changed = Endpoint { rate: Some(7), patterns: Vec::new(), ..first.clone() };
     assert!(registry.replace_endpoint(&changed).await?);
     assert_eq!(registry.endpoint(&demo(), first.id).await?, Some((changed.clone(), secrets())));
     assert_eq!(registry.endpoints(&demo()).await?, [changed]);
