@@ -12,11 +12,11 @@ use local::{
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::builder()
-        .with_default_directive(tracing::Level::INFO.into())
-        .with_env_var("LOCAL_LOG");
+    // The embedded store warns of each condition that fails, which is an answer like any other.
+    let filter = EnvFilter::try_from_env("LOCAL_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("info,dynoxide=error"));
     tracing_subscriber::fmt()
-        .with_env_filter(filter.from_env_lossy())
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
         .init();
