@@ -3,6 +3,7 @@
 mod health;
 mod life;
 mod pattern;
+mod steer;
 mod style;
 
 use jiff::Timestamp;
@@ -12,6 +13,7 @@ pub use self::{
     health::{Disabled, Health},
     life::{Held, Release, Stop, Stopped},
     pattern::{InvalidPattern, MAX_PATTERN, Pattern},
+    steer::TooManyChanges,
     style::{Auth, CredentialsIn, Style},
 };
 use crate::{
@@ -44,6 +46,9 @@ pub struct Endpoint {
     /// What its owner calls it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// What the program that configured it calls it: no two of a tenant's endpoints have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Most deliveries that are begun in a second, over all its lanes; `None`: as many as its concurrency allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
@@ -79,6 +84,15 @@ const fn is_yes(flag: &bool) -> bool {
     *flag
 }
 
+/// An endpoint that was deleted, as it was. Nothing is sent to it; what was sent stays readable by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// When.
+    pub deleted_at: Timestamp,
+}
+
 /// A number of lanes that is in force for events from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneCount {
@@ -106,6 +120,7 @@ impl Endpoint {
             lanes: Vec::new(),
             created_at,
             description: String::new(),
+            key: None,
             rate: None,
             style: Style::Full,
             auth: None,
