@@ -1,5 +1,7 @@
 //! Endpoints: where a tenant wants its events.
 
+mod credentials;
+mod headers;
 mod health;
 mod life;
 mod pattern;
@@ -10,6 +12,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    credentials::BadAuth,
+    headers::{BadHeader, StaticHeaders},
     health::{Disabled, Health},
     life::{Held, Release, Stop, Stopped},
     pattern::{InvalidPattern, MAX_PATTERN, Pattern},
