@@ -12,7 +12,7 @@ use domain::{
     lane::LaneId,
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow},
-    ports::{Deliveries as _, Outbox as _, Queue as _, Registry as _},
+    ports::{Configure as _, Deliveries as _, Outbox as _, Queue as _, Registry as _},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -83,8 +83,15 @@ pub(crate) async fn tell<P: Ports>(
     let may_have_it = |endpoint: &Endpoint| {
         relayed.as_ref().is_none_or(|relayed| relayed.endpoints.contains(&endpoint.id))
     };
-    let endpoints = api.registry.endpoints(tenant).await?.into_iter().filter(may_have_it);
-    let deliveries = endpoints.map(|endpoint| delivery(api, &event, endpoint));
+    let mut endpoints = api.registry.endpoints(tenant).await?;
+    endpoints.retain(may_have_it);
+    // Those that were deleted since: what they got stays to be seen.
+    let relayed_to = relayed.iter().flat_map(|relayed| &relayed.endpoints);
+    let missing = relayed_to.filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));
+    let missing: Vec<_> = missing.copied().collect();
+    let gone = api.registry.gone(tenant, &missing).await?;
+    endpoints.extend(gone.into_iter().map(|gone| gone.endpoint));
+    let deliveries = endpoints.into_iter().map(|endpoint| delivery(api, &event, endpoint));
     let deliveries = at_once(deliveries.collect()).await?.into_iter().flatten().collect();
     Ok(Some(OutgoingStory {
         id,
