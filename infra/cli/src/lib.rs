@@ -53,7 +53,7 @@ enum Command {
     Send(send::Args),
     /// Inbound feeds of providers: list, show, add, change, pause, rotate secrets, see what was refused
     Sources(On<sources::Sources>),
-    /// Where tenants want their events: list, show, add
+    /// Where tenants want their events: add, change, rotate secrets, pause, disable, test, delete
     Endpoints(On<endpoints::Endpoints>),
     /// Events received and events sent: story, replay, publish, redeliver
     Events(On<events::Events>),
