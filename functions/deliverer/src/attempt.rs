@@ -4,28 +4,44 @@
 //! queue, an [`entry`] to a bus. The id and the bytes never change; timestamp and signature belong to the attempt, so that
 //! a retry after ten hours passes the same freshness check as the first try. The event's id is the idempotency key, the
 //! same on every try and on every redelivery.
+//!
+//! [`keys`] are kept between attempts; `auth` and `token` are how an endpoint is shown who we are beside the signature.
 
+mod auth;
 pub mod entry;
+pub mod keys;
 pub mod message;
 pub mod post;
+mod token;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use domain::{
     address::{AddressPolicy, BadUrl, EndpointUrl},
     delivery::{Attempt, Cause, Delivery, Outcome, retry_after},
     destination::{Destination, QueueUrl},
-    endpoint::Endpoint,
-    id::TenantId,
+    endpoint::{Endpoint, StaticHeaders, Style},
+    id::{EndpointId, TenantId},
     lane::LaneId,
     outbox::OutboxEvent,
-    ports::{Bodies, Keyring, Outbox, SealedSecret, StoreError, Stored},
+    ports::{Bodies, Keyring, Outbox, Purpose, SealedSecret, StoreError, Stored},
+    secret::SecretText,
 };
-use flow::payload::{self, Opened};
+use flow::{
+    leaving::{Content, Leaving, needs_payload},
+    payload::{self, Opened},
+};
+use http::header;
 use jiff::Timestamp;
 use runtime::telemetry::{Metrics, Unit, chain};
 use signing::{EndpointSecret, Secret};
+use tokio::time::Instant;
 
+use self::{
+    auth::{Shown, bearer},
+    keys::{Keys, Token},
+    token::{Client, NoToken},
+};
 use crate::{
     drain::{Edge, Prepared, Sender},
     transport::{Answered, Entry, Failed, Message, Post, Targets, Transport},
@@ -36,8 +52,8 @@ use crate::{
 pub struct Attempts<'a, O, K, B, T, A> {
     /// Where events stand.
     pub outbox: &'a O,
-    /// Opens the endpoints' secrets.
-    pub keyring: &'a K,
+    /// Opens the endpoints' secrets, and keeps their tokens.
+    pub keys: &'a Keys<K>,
     /// Large payloads.
     pub bodies: &'a B,
     /// The way out to what tenants chose.
@@ -46,6 +62,8 @@ pub struct Attempts<'a, O, K, B, T, A> {
     pub targets: &'a A,
     /// What may be dialled.
     pub policy: AddressPolicy,
+    /// Longest time for a whole attempt, with whatever is asked for it.
+    pub within: Duration,
     /// What is counted.
     pub metrics: &'a Metrics,
     /// Time and chance.
@@ -61,25 +79,53 @@ pub struct Target {
 
 #[derive(Debug)]
 enum Place {
-    Url {
-        url: Result<EndpointUrl, BadUrl>,
-        secrets: Vec<EndpointSecret>,
-    },
+    Url(Box<Receiver>),
     Queue(QueueUrl),
     Bus(domain::destination::BusArn),
     /// Nothing can be sent there now.
     Nowhere(Cause),
 }
 
+/// Who listens at a URL, and what he is sent.
+#[derive(Debug)]
+struct Receiver {
+    endpoint: EndpointId,
+    url: Result<EndpointUrl, BadUrl>,
+    style: Style,
+    /// What is signed with, each until it expires.
+    secrets: Vec<(EndpointSecret, Option<Timestamp>)>,
+    /// The endpoint's own headers; `None` if they cannot be had.
+    own: Option<StaticHeaders>,
+    /// What it is shown; `None` if that cannot be had.
+    shown: Option<Shown>,
+}
+
 /// What is sent to an endpoint.
 #[derive(Debug)]
 pub enum Request {
     /// To a URL.
-    Post(Post),
+    Post(Posted),
     /// To a queue.
     Message(Message),
     /// To a bus.
     Entry(Entry),
+}
+
+/// A request to a URL.
+#[derive(Debug)]
+pub struct Posted {
+    post: Post,
+    /// Whose token it carries.
+    token: Option<Lent>,
+}
+
+/// A token that a request carries.
+#[derive(Debug)]
+struct Lent {
+    client: Arc<Client>,
+    token: Token,
+    /// Asked for just now: if it is not accepted, another would not be either.
+    is_new: bool,
 }
 
 /// A request that is ready, and when its attempt began.
@@ -100,6 +146,12 @@ enum Missing {
     Corrupt,
     #[error("the endpoint has no secret that can be used")]
     Secret,
+    #[error("the endpoint's own headers cannot be had; set them anew")]
+    Own,
+    #[error("the endpoint's auth cannot be had; set it anew")]
+    Auth,
+    #[error("the event cannot be written in the endpoint's style")]
+    Style(#[source] serde_json::Error),
     #[error("a header cannot be written")]
     Header,
     #[error("the store refused")]
@@ -126,9 +178,7 @@ where
     async fn open(&self, endpoint: Endpoint, sealed: Vec<SealedSecret>) -> Stored<Target> {
         let place = match &endpoint.destination {
             Destination::Https(url) => {
-                let secrets = self.secrets(&endpoint, &sealed).await?;
-                // Checked again at every send: the row may be older than a rule.
-                Place::Url { url: EndpointUrl::parse(url, &self.policy), secrets }
+                Place::Url(Box::new(self.receiver(&endpoint, url, &sealed).await?))
             }
             Destination::Queue(queue) if self.targets.is_own(queue) => {
                 Place::Nowhere(Cause::BlockedAddress)
@@ -162,7 +212,7 @@ where
 
     async fn send(&self, lane: &LaneId, delivery: &Delivery, ready: Ready) -> Attempt {
         let answer = match ready.request {
-            Request::Post(post) => self.transport.post(post).await,
+            Request::Post(posted) => self.post(posted).await,
             Request::Message(message) => self.targets.message(message).await,
             Request::Entry(entry) => self.targets.put(entry).await,
         };
@@ -206,41 +256,128 @@ where
     K: Keyring,
     B: Bodies,
 {
-    /// The secrets of an endpoint that can be used now.
+    /// An endpoint at a URL. What can be had of it is had now; what cannot, its attempts will say.
+    async fn receiver(
+        &self,
+        endpoint: &Endpoint,
+        url: &str,
+        sealed: &[SealedSecret],
+    ) -> Stored<Receiver> {
+        let own = if endpoint.headers.is_empty() {
+            Some(StaticHeaders::default())
+        } else {
+            self.current(endpoint, sealed, Purpose::Headers)
+                .await?
+                .and_then(|text| own(endpoint, &text))
+        };
+        let secret = match &endpoint.auth {
+            Some(_) => self.current(endpoint, sealed, Purpose::Auth).await?,
+            None => None,
+        };
+        let shown = Shown::of(endpoint, secret, &self.policy);
+        let shown = shown.inspect_err(|error| log_unusable(endpoint, "auth", error)).ok();
+        Ok(Receiver {
+            endpoint: endpoint.id,
+            // Checked again at every send: the row may be older than a rule.
+            url: EndpointUrl::parse(url, &self.policy),
+            style: endpoint.style,
+            secrets: self.secrets(endpoint, sealed).await?,
+            own,
+            shown,
+        })
+    }
+
+    /// The secrets of an endpoint that can sign, as long as they are active.
     async fn secrets(
         &self,
         endpoint: &Endpoint,
         sealed: &[SealedSecret],
-    ) -> Stored<Vec<EndpointSecret>> {
-        let now = (self.edge.now)();
+    ) -> Stored<Vec<(EndpointSecret, Option<Timestamp>)>> {
         let mut secrets = Vec::new();
-        let active =
-            |secret: &&SealedSecret| secret.expires_at.is_none_or(|expires_at| expires_at > now);
-        for secret in sealed.iter().filter(active) {
-            let opened = self.keyring.unseal(&endpoint.tenant, endpoint.id, &secret.sealed).await;
-            let text = match opened {
-                Ok(text) => text,
-                Err(error) if error.is_transient() => return Err(error),
-                // Another secret may still do. Without any, nothing is sent.
-                Err(error) => {
-                    tracing::error!(
-                        tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = secret.id,
-                        error = %error, "a secret cannot be opened"
-                    );
-                    continue;
-                }
-            };
+        for secret in self.active(sealed, Purpose::Signing) {
+            // Another secret may still do. Without any, nothing is sent.
+            let Some(text) = self.unseal(endpoint, secret).await? else { continue };
             match EndpointSecret::parse(&Secret::new(text.expose())) {
-                Ok(opened) => secrets.push(opened),
-                Err(error) => tracing::error!(
-                    tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = secret.id,
-                    error = %error, "a secret cannot be used"
-                ),
+                Ok(opened) => secrets.push((opened, secret.expires_at)),
+                Err(error) => log_unusable(endpoint, &secret.id, &error),
             }
         }
         Ok(secrets)
     }
 
+    /// The current secret for this purpose: one that does not expire, else the one that expires last.
+    async fn current(
+        &self,
+        endpoint: &Endpoint,
+        sealed: &[SealedSecret],
+        purpose: Purpose,
+    ) -> Stored<Option<SecretText>> {
+        let active = self.active(sealed, purpose);
+        let latest = active.max_by_key(|secret| secret.expires_at.unwrap_or(Timestamp::MAX));
+        match latest {
+            Some(secret) => self.unseal(endpoint, secret).await,
+            None => Ok(None),
+        }
+    }
+
+    fn active<'s>(
+        &self,
+        sealed: &'s [SealedSecret],
+        purpose: Purpose,
+    ) -> impl Iterator<Item = &'s SealedSecret> + use<'s, O, K, B, T, A> {
+        let now = (self.edge.now)();
+        sealed
+            .iter()
+            .filter(move |secret| secret.purpose == purpose && is_active(secret.expires_at, now))
+    }
+
+    async fn unseal(
+        &self,
+        endpoint: &Endpoint,
+        secret: &SealedSecret,
+    ) -> Stored<Option<SecretText>> {
+        match self.keys.unseal(endpoint, &secret.sealed).await {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.is_transient() => Err(error),
+            Err(error) => {
+                log_unusable(endpoint, &secret.id, &error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The event, and its bytes.
+    async fn event(
+        &self,
+        target: &Target,
+        delivery: &Delivery,
+    ) -> Result<(OutboxEvent, Vec<u8>), Unready> {
+        let event = self.row(target, delivery).await?;
+        let bytes = self.payload(&event).await?;
+        Ok((event, bytes))
+    }
+
+    async fn row(&self, target: &Target, delivery: &Delivery) -> Result<OutboxEvent, Unready> {
+        let row = self.outbox.event(&target.tenant, delivery.event).await?;
+        Ok(row.ok_or(Missing::Event)?.event)
+    }
+
+    async fn payload(&self, event: &OutboxEvent) -> Result<Vec<u8>, Unready> {
+        match payload::open(event, self.bodies).await? {
+            Opened::Bytes(bytes) => Ok(bytes),
+            Opened::Missing => Err(Missing::Payload.into()),
+            Opened::Corrupt => Err(Missing::Corrupt.into()),
+        }
+    }
+}
+
+impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A>
+where
+    O: Outbox,
+    K: Keyring,
+    B: Bodies,
+    T: Transport,
+{
     async fn request(
         &self,
         target: &Target,
@@ -250,18 +387,8 @@ where
     ) -> Result<Request, Unready> {
         match &target.place {
             Place::Nowhere(cause) => Err(Failed::new(*cause).into()),
-            Place::Url { url, secrets } => {
-                let url = url.clone().map_err(|bad| Failed {
-                    cause: Cause::BlockedAddress,
-                    source: Some(bad.into()),
-                })?;
-                if secrets.is_empty() {
-                    return Err(Missing::Secret.into());
-                }
-                let (event, body) = self.event(target, delivery).await?;
-                let headers = post::headers(&event, secrets, number, sent, &body);
-                let headers = headers.ok_or(Missing::Header)?;
-                Ok(Request::Post(Post { url, headers, body: body.into() }))
+            Place::Url(receiver) => {
+                Ok(Request::Post(self.posted(receiver, target, delivery, number, sent).await?))
             }
             Place::Queue(queue) => {
                 let (event, body) = self.event(target, delivery).await?;
@@ -274,19 +401,81 @@ where
         }
     }
 
-    /// The event, and its bytes.
-    async fn event(
+    /// The request to a URL: signed now, with what is active now.
+    async fn posted(
         &self,
+        receiver: &Receiver,
         target: &Target,
         delivery: &Delivery,
-    ) -> Result<(OutboxEvent, Vec<u8>), Unready> {
-        let row = self.outbox.event(&target.tenant, delivery.event).await?;
-        let event = row.ok_or(Missing::Event)?.event;
-        match payload::open(&event, self.bodies).await? {
-            Opened::Bytes(bytes) => Ok((event, bytes)),
-            Opened::Missing => Err(Missing::Payload.into()),
-            Opened::Corrupt => Err(Missing::Corrupt.into()),
+        number: u32,
+        sent: Timestamp,
+    ) -> Result<Posted, Unready> {
+        let url = receiver
+            .url
+            .clone()
+            .map_err(|bad| Failed { cause: Cause::BlockedAddress, source: Some(bad.into()) })?;
+        let active = receiver.secrets.iter().filter(|(_, expires_at)| is_active(*expires_at, sent));
+        let secrets: Vec<EndpointSecret> = active.map(|(secret, _)| secret.clone()).collect();
+        if secrets.is_empty() {
+            return Err(Missing::Secret.into());
         }
+        let own = receiver.own.as_ref().ok_or(Missing::Own)?;
+        let shown = receiver.shown.as_ref().ok_or(Missing::Auth)?;
+        let event = self.row(target, delivery).await?;
+        let payload = match needs_payload(receiver.style) {
+            true => self.payload(&event).await?,
+            false => Vec::new(),
+        };
+        let content = Content::of(receiver.style, &event, payload).map_err(Missing::Style)?;
+        let leaving = Leaving {
+            event: &event,
+            content: &content,
+            endpoint: receiver.endpoint,
+            secrets: &secrets,
+            attempt: number,
+            at: sent,
+        };
+        let mut headers = post::headers(&leaving, own).ok_or(Missing::Header)?;
+        // The time of the attempt begins here; whatever is asked of strangers is in it.
+        let by = Instant::now() + self.within;
+        let token = match shown {
+            Shown::Nothing => None,
+            Shown::Always(value) => {
+                headers.insert(header::AUTHORIZATION, value.clone());
+                None
+            }
+            Shown::Token(client) => {
+                let (token, is_new) = client
+                    .token(self.keys, self.transport, sent, by)
+                    .await
+                    .map_err(Failed::from)?;
+                let value = bearer(&token.value).ok_or(Missing::Header)?;
+                headers.insert(header::AUTHORIZATION, value);
+                Some(Lent { client: Arc::clone(client), token, is_new })
+            }
+        };
+        Ok(Posted { post: Post { url, headers, body: content.bytes.into(), by }, token })
+    }
+
+    /// Sends it. If a token is not accepted that was had before, one more is asked for: it may have been withdrawn, and
+    /// a 401 has done nothing.
+    async fn post(&self, Posted { mut post, token }: Posted) -> Result<Answered, Failed> {
+        let Some(Lent { client, token, is_new }) = token else {
+            return self.transport.post(post).await;
+        };
+        let answered = self.transport.post(post.clone()).await?;
+        if answered.status != 401 {
+            return Ok(answered);
+        }
+        client.refused(self.keys, token.serial);
+        if is_new {
+            return Ok(answered);
+        }
+        let (token, _) =
+            client.token(self.keys, self.transport, (self.edge.now)(), post.by).await?;
+        let value = bearer(&token.value).ok_or(Missing::Header)?;
+        post.headers.insert(header::AUTHORIZATION, value);
+        self.transport.post(post).await
     }
 }
 
@@ -302,15 +491,14 @@ impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A> {
         let number = delivery.attempts.saturating_add(1);
         let now = (self.edge.now)();
         let (outcome, excerpt) = match answer {
-            Ok(answered) => {
-                let asked = answered.retry_after.and_then(|value| retry_after(&value, now));
-                let retry_after_ms = asked.map(millis);
-                let outcome = Outcome::Answered { status: answered.status, retry_after_ms };
-                (outcome, answered.excerpt)
-            }
+            Ok(answered) => outcome(answered, now),
             Err(failed) => {
                 log_failure(lane, delivery, number, &failed);
-                (Outcome::Failed { cause: failed.cause }, String::new())
+                // What is wrong with a token is for those who can mend it; other reasons may name addresses.
+                let told =
+                    failed.source.as_ref().and_then(|source| source.downcast_ref::<NoToken>());
+                let excerpt = told.map(ToString::to_string).unwrap_or_default();
+                (Outcome::Failed { cause: failed.cause }, excerpt)
             }
         };
         let took = Duration::try_from(now.duration_since(began)).unwrap_or_default();
@@ -321,6 +509,46 @@ impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A> {
         self.metrics.record("deliveries_attempt_latency", Unit::Milliseconds, None, latency);
         Attempt { number, at: began, duration_ms, outcome, excerpt }
     }
+}
+
+/// What an answer means, and what is shown of it.
+fn outcome(answered: Answered, now: Timestamp) -> (Outcome, String) {
+    let Answered { status, retry_after: pause, excerpt, steer, is_redirect } = answered;
+    let outcome = if is_redirect && steer.is_none() {
+        Outcome::Failed { cause: Cause::Redirect }
+    } else {
+        let asked = pause.and_then(|value| retry_after(&value, now));
+        Outcome::answered(status, asked.map(millis), steer)
+    };
+    (outcome, excerpt)
+}
+
+/// Whether a secret is used at a time. At the second at which it expires it is not.
+fn is_active(expires_at: Option<Timestamp>, now: Timestamp) -> bool {
+    expires_at.is_none_or(|expires_at| expires_at > now)
+}
+
+/// An endpoint's own headers, of which those are left out that a younger rule forbids.
+fn own(endpoint: &Endpoint, text: &SecretText) -> Option<StaticHeaders> {
+    match StaticHeaders::from_json(text) {
+        Ok((own, problems)) => {
+            for problem in &problems {
+                log_unusable(endpoint, "headers", problem);
+            }
+            Some(own)
+        }
+        Err(error) => {
+            log_unusable(endpoint, "headers", &error);
+            None
+        }
+    }
+}
+
+fn log_unusable(endpoint: &Endpoint, what: &str, error: &(dyn std::error::Error + 'static)) {
+    tracing::error!(
+        tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = what, error = %chain(error),
+        "a secret of an endpoint cannot be used"
+    );
 }
 
 /// What an operator needs beyond the one word of the outcome: addresses, names of certificates.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use deliverer::{
-    Deliverer,
+    Deliverer, Keys,
     drain::{Edge, Rules},
     transport::{Answered, Entry, Failed, Message, Targets},
 };
@@ -94,7 +94,7 @@ fn deliverer(authority: &Authority) -> MemoryDeliverer {
         lanes: Store::new(1),
         outbox: Store::new(1),
         registry: Store::new(1),
-        keyring: MemoryKeyring::default(),
+        keys: Keys::new(MemoryKeyring::default()),
         bodies: Store::new(1),
         queue: MemoryQueue::new(Duration::from_secs(60), 9),
         dialler: authority.dialler(Script::loopback(), BOUNDS),
@@ -120,7 +120,7 @@ async fn subscribe(deliverer: &MemoryDeliverer, n: u128, url: &str, due: usize) 
         Timestamp::UNIX_EPOCH,
     );
     let text = SecretText::new(secret().expose().expose().to_owned());
-    let sealed = deliverer.keyring.seal(&endpoint.tenant, endpoint.id, &text).await.unwrap();
+    let sealed = deliverer.keys.keyring().seal(&endpoint.tenant, endpoint.id, &text).await.unwrap();
     let sealed =
         SealedSecret { id: "key".to_owned(), purpose: Purpose::Signing, sealed, expires_at: None };
     let lane = LaneId { tenant: endpoint.tenant.clone(), endpoint: endpoint.id, lane: 0 };
