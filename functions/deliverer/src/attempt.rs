@@ -11,40 +11,31 @@ mod auth;
 pub mod entry;
 pub mod keys;
 pub mod message;
-pub mod post;
+mod post;
+mod receiver;
 mod token;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use domain::{
-    address::{AddressPolicy, BadUrl, EndpointUrl},
+    address::AddressPolicy,
     delivery::{Attempt, Cause, Delivery, Outcome, retry_after},
-    destination::{Destination, QueueUrl},
-    endpoint::{Endpoint, StaticHeaders, Style},
-    id::{EndpointId, TenantId},
+    destination::{BusArn, Destination, QueueUrl},
+    endpoint::Endpoint,
+    id::TenantId,
     lane::LaneId,
     outbox::OutboxEvent,
-    ports::{Bodies, Keyring, Outbox, Purpose, SealedSecret, StoreError, Stored},
-    secret::SecretText,
+    ports::{Bodies, Keyring, Outbox, SealedSecret, StoreError, Stored},
 };
-use flow::{
-    leaving::{Content, Leaving, needs_payload},
-    payload::{self, Opened},
-};
-use http::header;
+use flow::payload::{self, Opened};
 use jiff::Timestamp;
 use runtime::telemetry::{Metrics, Unit, chain};
-use signing::{EndpointSecret, Secret};
-use tokio::time::Instant;
 
-use self::{
-    auth::{Shown, bearer},
-    keys::{Keys, Token},
-    token::{Client, NoToken},
-};
+pub use self::post::Posted;
+use self::{keys::Keys, receiver::Receiver, token::NoToken};
 use crate::{
     drain::{Edge, Prepared, Sender},
-    transport::{Answered, Entry, Failed, Message, Post, Targets, Transport},
+    transport::{Answered, Entry, Failed, Message, Targets, Transport},
 };
 
 /// Makes attempts, whatever kind of endpoint it is.
@@ -81,23 +72,9 @@ pub struct Target {
 enum Place {
     Url(Box<Receiver>),
     Queue(QueueUrl),
-    Bus(domain::destination::BusArn),
+    Bus(BusArn),
     /// Nothing can be sent there now.
     Nowhere(Cause),
-}
-
-/// Who listens at a URL, and what he is sent.
-#[derive(Debug)]
-struct Receiver {
-    endpoint: EndpointId,
-    url: Result<EndpointUrl, BadUrl>,
-    style: Style,
-    /// What is signed with, each until it expires.
-    secrets: Vec<(EndpointSecret, Option<Timestamp>)>,
-    /// The endpoint's own headers; `None` if they cannot be had.
-    own: Option<StaticHeaders>,
-    /// What it is shown; `None` if that cannot be had.
-    shown: Option<Shown>,
 }
 
 /// What is sent to an endpoint.
@@ -109,23 +86,6 @@ pub enum Request {
     Message(Message),
     /// To a bus.
     Entry(Entry),
-}
-
-/// A request to a URL.
-#[derive(Debug)]
-pub struct Posted {
-    post: Post,
-    /// Whose token it carries.
-    token: Option<Lent>,
-}
-
-/// A token that a request carries.
-#[derive(Debug)]
-struct Lent {
-    client: Arc<Client>,
-    token: Token,
-    /// Asked for just now: if it is not accepted, another would not be either.
-    is_new: bool,
 }
 
 /// A request that is ready, and when its attempt began.
@@ -256,96 +216,6 @@ where
     K: Keyring,
     B: Bodies,
 {
-    /// An endpoint at a URL. What can be had of it is had now; what cannot, its attempts will say.
-    async fn receiver(
-        &self,
-        endpoint: &Endpoint,
-        url: &str,
-        sealed: &[SealedSecret],
-    ) -> Stored<Receiver> {
-        let own = if endpoint.headers.is_empty() {
-            Some(StaticHeaders::default())
-        } else {
-            self.current(endpoint, sealed, Purpose::Headers)
-                .await?
-                .and_then(|text| own(endpoint, &text))
-        };
-        let secret = match &endpoint.auth {
-            Some(_) => self.current(endpoint, sealed, Purpose::Auth).await?,
-            None => None,
-        };
-        let shown = Shown::of(endpoint, secret, &self.policy);
-        let shown = shown.inspect_err(|error| log_unusable(endpoint, "auth", error)).ok();
-        Ok(Receiver {
-            endpoint: endpoint.id,
-            // Checked again at every send: the row may be older than a rule.
-            url: EndpointUrl::parse(url, &self.policy),
-            style: endpoint.style,
-            secrets: self.secrets(endpoint, sealed).await?,
-            own,
-            shown,
-        })
-    }
-
-    /// The secrets of an endpoint that can sign, as long as they are active.
-    async fn secrets(
-        &self,
-        endpoint: &Endpoint,
-        sealed: &[SealedSecret],
-    ) -> Stored<Vec<(EndpointSecret, Option<Timestamp>)>> {
-        let mut secrets = Vec::new();
-        for secret in self.active(sealed, Purpose::Signing) {
-            // Another secret may still do. Without any, nothing is sent.
-            let Some(text) = self.unseal(endpoint, secret).await? else { continue };
-            match EndpointSecret::parse(&Secret::new(text.expose())) {
-                Ok(opened) => secrets.push((opened, secret.expires_at)),
-                Err(error) => log_unusable(endpoint, &secret.id, &error),
-            }
-        }
-        Ok(secrets)
-    }
-
-    /// The current secret for this purpose: one that does not expire, else the one that expires last.
-    async fn current(
-        &self,
-        endpoint: &Endpoint,
-        sealed: &[SealedSecret],
-        purpose: Purpose,
-    ) -> Stored<Option<SecretText>> {
-        let active = self.active(sealed, purpose);
-        let latest = active.max_by_key(|secret| secret.expires_at.unwrap_or(Timestamp::MAX));
-        match latest {
-            Some(secret) => self.unseal(endpoint, secret).await,
-            None => Ok(None),
-        }
-    }
-
-    fn active<'s>(
-        &self,
-        sealed: &'s [SealedSecret],
-        purpose: Purpose,
-    ) -> impl Iterator<Item = &'s SealedSecret> + use<'s, O, K, B, T, A> {
-        let now = (self.edge.now)();
-        sealed
-            .iter()
-            .filter(move |secret| secret.purpose == purpose && is_active(secret.expires_at, now))
-    }
-
-    async fn unseal(
-        &self,
-        endpoint: &Endpoint,
-        secret: &SealedSecret,
-    ) -> Stored<Option<SecretText>> {
-        match self.keys.unseal(endpoint, &secret.sealed).await {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.is_transient() => Err(error),
-            Err(error) => {
-                log_unusable(endpoint, &secret.id, &error);
-                Ok(None)
-            }
-        }
-    }
-
     /// The event, and its bytes.
     async fn event(
         &self,
@@ -400,83 +270,6 @@ where
             }
         }
     }
-
-    /// The request to a URL: signed now, with what is active now.
-    async fn posted(
-        &self,
-        receiver: &Receiver,
-        target: &Target,
-        delivery: &Delivery,
-        number: u32,
-        sent: Timestamp,
-    ) -> Result<Posted, Unready> {
-        let url = receiver
-            .url
-            .clone()
-            .map_err(|bad| Failed { cause: Cause::BlockedAddress, source: Some(bad.into()) })?;
-        let active = receiver.secrets.iter().filter(|(_, expires_at)| is_active(*expires_at, sent));
-        let secrets: Vec<EndpointSecret> = active.map(|(secret, _)| secret.clone()).collect();
-        if secrets.is_empty() {
-            return Err(Missing::Secret.into());
-        }
-        let own = receiver.own.as_ref().ok_or(Missing::Own)?;
-        let shown = receiver.shown.as_ref().ok_or(Missing::Auth)?;
-        let event = self.row(target, delivery).await?;
-        let payload = match needs_payload(receiver.style) {
-            true => self.payload(&event).await?,
-            false => Vec::new(),
-        };
-        let content = Content::of(receiver.style, &event, payload).map_err(Missing::Style)?;
-        let leaving = Leaving {
-            event: &event,
-            content: &content,
-            endpoint: receiver.endpoint,
-            secrets: &secrets,
-            attempt: number,
-            at: sent,
-        };
-        let mut headers = post::headers(&leaving, own).ok_or(Missing::Header)?;
-        // The time of the attempt begins here; whatever is asked of strangers is in it.
-        let by = Instant::now() + self.within;
-        let token = match shown {
-            Shown::Nothing => None,
-            Shown::Always(value) => {
-                headers.insert(header::AUTHORIZATION, value.clone());
-                None
-            }
-            Shown::Token(client) => {
-                let (token, is_new) = client
-                    .token(self.keys, self.transport, sent, by)
-                    .await
-                    .map_err(Failed::from)?;
-                let value = bearer(&token.value).ok_or(Missing::Header)?;
-                headers.insert(header::AUTHORIZATION, value);
-                Some(Lent { client: Arc::clone(client), token, is_new })
-            }
-        };
-        Ok(Posted { post: Post { url, headers, body: content.bytes.into(), by }, token })
-    }
-
-    /// Sends it. If a token is not accepted that was had before, one more is asked for: it may have been withdrawn, and
-    /// a 401 has done nothing.
-    async fn post(&self, Posted { mut post, token }: Posted) -> Result<Answered, Failed> {
-        let Some(Lent { client, token, is_new }) = token else {
-            return self.transport.post(post).await;
-        };
-        let answered = self.transport.post(post.clone()).await?;
-        if answered.status != 401 {
-            return Ok(answered);
-        }
-        client.refused(self.keys, token.serial);
-        if is_new {
-            return Ok(answered);
-        }
-        let (token, _) =
-            client.token(self.keys, self.transport, (self.edge.now)(), post.by).await?;
-        let value = bearer(&token.value).ok_or(Missing::Header)?;
-        post.headers.insert(header::AUTHORIZATION, value);
-        self.transport.post(post).await
-    }
 }
 
 impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A> {
@@ -521,34 +314,6 @@ fn outcome(answered: Answered, now: Timestamp) -> (Outcome, String) {
         Outcome::answered(status, asked.map(millis), steer)
     };
     (outcome, excerpt)
-}
-
-/// Whether a secret is used at a time. At the second at which it expires it is not.
-fn is_active(expires_at: Option<Timestamp>, now: Timestamp) -> bool {
-    expires_at.is_none_or(|expires_at| expires_at > now)
-}
-
-/// An endpoint's own headers, of which those are left out that a younger rule forbids.
-fn own(endpoint: &Endpoint, text: &SecretText) -> Option<StaticHeaders> {
-    match StaticHeaders::from_json(text) {
-        Ok((own, problems)) => {
-            for problem in &problems {
-                log_unusable(endpoint, "headers", problem);
-            }
-            Some(own)
-        }
-        Err(error) => {
-            log_unusable(endpoint, "headers", &error);
-            None
-        }
-    }
-}
-
-fn log_unusable(endpoint: &Endpoint, what: &str, error: &(dyn std::error::Error + 'static)) {
-    tracing::error!(
-        tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = what, error = %chain(error),
-        "a secret of an endpoint cannot be used"
-    );
 }
 
 /// What an operator needs beyond the one word of the outcome: addresses, names of certificates.

@@ -1,4 +1,5 @@
-//! An authorization server that behaves badly. What is asked of it ends in bounded time and memory, like an attempt.
+//! What is read of an answer: of an endpoint's, what it says beside its status; of an authorization server's, all of it,
+//! in bounded time and memory.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
@@ -7,10 +8,10 @@ mod receiver;
 use std::time::Duration;
 
 use bytes::Bytes;
-use deliverer::transport::{Failed, Post, Reply, Transport as _};
+use deliverer::transport::{Answered, Failed, Post, Reply, Transport as _};
 use domain::{
-    address::{AddressPolicy, EndpointUrl},
-    delivery::Cause,
+    address::EndpointUrl,
+    delivery::{Cause, Steer},
 };
 use http::HeaderMap;
 use receiver::{Authority, BOUNDS, Port, Script, receive};
@@ -19,13 +20,60 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-async fn ask(authority: &Authority, port: &Port) -> Result<Reply, Failed> {
-    let policy = AddressPolicy { allow_loopback: true, any_port: true };
+fn post(port: &Port) -> Post {
+    let policy = BOUNDS.policy;
     let url = EndpointUrl::parse(&port.url(), &policy).unwrap();
     let by = Instant::now() + BOUNDS.attempt;
-    let post = Post { url, headers: HeaderMap::new(), body: Bytes::from_static(b"a=b"), by };
+    Post { url, headers: HeaderMap::new(), body: Bytes::from_static(b"a=b"), by }
+}
+
+async fn ask(authority: &Authority, port: &Port) -> Result<Reply, Failed> {
     let client = authority.dialler(Script::loopback(), BOUNDS).client();
-    timeout(Duration::from_secs(20), client.ask(post)).await.expect("it ends")
+    timeout(Duration::from_secs(20), client.ask(post(port))).await.expect("it ends")
+}
+
+/// What an endpoint says with these headers beside its status.
+async fn said(status: u16, headers: &'static str) -> Answered {
+    let authority = Authority::new();
+    let port = receive(authority.good_receiver(), move |mut stream| async move {
+        let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n{headers}\r\n");
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.read(&mut [0]).await;
+    })
+    .await;
+    authority.dialler(Script::loopback(), BOUNDS).client().post(post(&port)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_receiver_steers_with_one_clear_word() {
+    let check = async |headers: &'static str, expected: Option<Steer>| {
+        assert_eq!(said(200, headers).await.steer, expected, "{headers}");
+    };
+    check("webhook-delivery: disable\r\n", Some(Steer::Disable)).await;
+    check("Webhook-Delivery:  abort \r\n", Some(Steer::Abort)).await;
+    check("", None).await;
+    check("webhook-delivery: stop\r\n", None).await;
+    check("webhook-delivery: disable, abort\r\n", None).await;
+    // Twice is a contradiction.
+    check("webhook-delivery: disable\r\nwebhook-delivery: disable\r\n", None).await;
+}
+
+/// SSRF-redirect: to where is told without path and query, and that it is not followed.
+#[tokio::test]
+async fn a_redirect_is_seen_as_one() {
+    let answered = said(302, "location: https://example.net/a?token=CANARY\r\n").await;
+    assert!(answered.is_redirect);
+    assert_eq!(answered.excerpt, "(302, a redirect to https://example.net, not followed)");
+    for (status, headers, expected) in [
+        (307, "", true),
+        (300, "location: /x\r\n", true),
+        (300, "", false),
+        (304, "", false),
+        (200, "location: /x\r\n", false),
+        (404, "location: /x\r\n", false),
+    ] {
+        assert_eq!(said(status, headers).await.is_redirect, expected, "{status} {headers}");
+    }
 }
 
 /// A server that answers with a head, and then with this over and over.
