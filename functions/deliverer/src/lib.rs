@@ -31,6 +31,7 @@ use self::{
     transport::Targets,
 };
 pub use self::{
+    attempt::keys::Keys,
     config::Config,
     drain::Edge,
     transport::{client::Dialler, targets::AwsTargets},
@@ -47,8 +48,8 @@ pub struct Deliverer<L, O, R, K, B, Q, N, A> {
     pub outbox: O,
     /// Endpoints.
     pub registry: R,
-    /// Opens the endpoints' secrets.
-    pub keyring: K,
+    /// Opens the endpoints' secrets, and remembers them.
+    pub keys: Keys<K>,
     /// Large payloads.
     pub bodies: B,
     /// The wake queue.
@@ -151,11 +152,12 @@ where
         let client = self.dialler.client();
         let sender = Attempts {
             outbox: &self.outbox,
-            keyring: &self.keyring,
+            keys: &self.keys,
             bodies: &self.bodies,
             transport: &client,
             targets: &self.targets,
             policy: self.dialler.bounds().policy,
+            within: self.dialler.bounds().attempt,
             metrics: &self.metrics,
             edge: self.edge,
         };

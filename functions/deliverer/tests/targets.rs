@@ -121,7 +121,7 @@ const SENT: Does = Does::Answer(
 );
 
 fn taken(excerpt: &str) -> Answered {
-    Answered { status: 200, retry_after: None, excerpt: excerpt.to_owned() }
+    Answered::plain(200, excerpt.to_owned())
 }
 
 /// C28: a FIFO queue drops what it has seen under the event's id.

@@ -127,8 +127,7 @@ impl Targets for AwsTargets {
 }
 
 fn taken(what: &str, id: &str) -> Answered {
-    let excerpt = excerpt(format!("{what} {id}").as_bytes(), KEPT);
-    Answered { status: 200, retry_after: None, excerpt }
+    Answered::plain(200, excerpt(format!("{what} {id}").as_bytes(), KEPT))
 }
 
 fn failed<E>(error: SdkError<E, HttpResponse>) -> Failed
