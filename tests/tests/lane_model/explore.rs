@@ -25,6 +25,7 @@ use domain::{
 };
 use flow::fanout::{EndpointCache, FanOut};
 use jiff::Timestamp;
+use runtime::telemetry::Metrics;
 
 use super::store::{Door, Lane, Mistake, Shared, World};
 
@@ -203,6 +204,8 @@ async fn act(actor: Actor, door: Door, owner: String, pass_ms: i64) {
                 registry: &door,
                 queue: &door,
                 sender: &door,
+                notices: &door,
+                metrics: &Metrics::new("model"),
                 rules: &RULES,
                 edge: EDGE,
             };

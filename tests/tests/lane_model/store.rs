@@ -12,15 +12,15 @@ use std::{
 use deliverer::drain::{Prepared, Sender};
 use domain::{
     delivery::{Attempt, Delivery, NewDelivery, Outcome, State},
-    endpoint::{Endpoint, Health},
+    endpoint::{Endpoint, Health, Notice},
     id::{EndpointId, EventId, SourceName, TenantId},
     inbox::Noted,
     lane::{Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{
-        Backlog, Deliveries, Due, Fanout, Lanes, Outbox, Published, Queue, Registry, SealedSecret,
-        Stored,
+        Backlog, Deliveries, Due, Fanout, Lanes, Notices, Outbox, Published, Queue, Registry,
+        SealedSecret, Stored,
     },
     source::Source,
 };
@@ -395,6 +395,13 @@ impl Outbox for Door {
 
     async fn unrelayed_backlog(&self, _: u16) -> Stored<Backlog> {
         unreachable!("nobody asks for gauges")
+    }
+}
+
+/// Nothing here is worth a notice.
+impl Notices for Door {
+    async fn tell(&self, _: &Endpoint, _: &Notice) -> Stored<()> {
+        Ok(())
     }
 }
 
