@@ -19,7 +19,7 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use domain::{
     lane::LaneId,
     message::{BadMessage, Message as _, WakeMessage},
-    ports::{Bodies, Deliveries, Keyring, Lanes, Outbox, Queue, Registry, StoreError},
+    ports::{Bodies, Deliveries, Keyring, Lanes, Notices, Outbox, Queue, Registry, StoreError},
 };
 use egress::resolve::Resolve;
 use jiff::Timestamp;
@@ -56,7 +56,7 @@ pub struct Deliverer<L, O, R, K, B, Q, N, A> {
     pub queue: Q,
     /// Makes clients.
     pub dialler: Dialler<N>,
-    /// Queues and buses.
+    /// Queues and buses, those of the operators included.
     pub targets: A,
     /// The rules of draining.
     pub rules: Rules,
@@ -97,7 +97,7 @@ where
     B: Bodies,
     Q: Queue<WakeMessage>,
     N: Resolve,
-    A: Targets,
+    A: Targets + Notices,
 {
     /// Drains the lanes that a batch of wake messages names. `request` is new for each invocation, which ends at
     /// `ends`, in milliseconds since the epoch.
@@ -166,6 +166,8 @@ where
             registry: &self.registry,
             queue: &self.queue,
             sender: &sender,
+            notices: &self.targets,
+            metrics: &self.metrics,
             rules: &self.rules,
             edge: self.edge,
         };

@@ -22,7 +22,7 @@ async fn main() -> Result<(), Error> {
         registry: RegistryTable { client, table: c.registry_table },
         keys: Keys::new(KmsKeyring::opening(aws.kms())),
         bodies: BodyStore::open(&c.bodies_url, &c.aws, aws::Pace::BACKGROUND)?,
-        targets: AwsTargets::new(&c.aws, &c.wake_queue_url),
+        targets: AwsTargets::new(&c.aws, &c.wake_queue_url, c.ops_bus),
         queue: SqsQueue::new(aws.sqs(), c.wake_queue_url),
         dialler: Dialler::open(c.bounds, c.extra_root.as_deref())?,
         rules: c.rules,

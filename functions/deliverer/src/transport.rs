@@ -4,10 +4,11 @@
 //! There are no redirects, no proxies, no decompression; the whole attempt has one deadline, and what is read and kept of
 //! an answer is bounded.
 //!
-//! [`client`] makes a request; [`answer`] reads; [`targets`] calls queues and buses.
+//! [`client`] makes a request; [`answer`] reads; [`targets`] calls queues and buses, and tells owners what they have to hear.
 
 pub mod answer;
 pub mod client;
+mod notices;
 pub mod targets;
 
 use std::{error::Error, fmt, time::Duration};

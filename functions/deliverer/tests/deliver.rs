@@ -16,12 +16,12 @@ use domain::{
     breaker::Limits,
     delivery::{Cause, Delivery, Outcome, Schedule, State},
     destination::{BusArn, Destination, QueueUrl},
-    endpoint::{Endpoint, HealthLimits},
+    endpoint::{Endpoint, HealthLimits, Notice},
     id::EventId,
     lane::{LaneId, Pointer},
     message::{Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
-    ports::{Keyring as _, Purpose, SealedSecret},
+    ports::{Keyring as _, Notices, Purpose, SealedSecret, Stored},
     retry::Backoff,
     secret::SecretText,
 };
@@ -86,6 +86,12 @@ impl Targets for NoTargets {
 
     async fn is_missing(&self, _: &BusArn) -> bool {
         unreachable!("no endpoint is a bus")
+    }
+}
+
+impl Notices for NoTargets {
+    async fn tell(&self, endpoint: &Endpoint, notice: &Notice) -> Stored<()> {
+        unreachable!("nobody has to hear of {}: {notice:?}", endpoint.id)
     }
 }
 
