@@ -29,7 +29,7 @@ pub struct HealthView {
     words: String,
     /// Since when every attempt has failed.
     failing_since: Option<Timestamp>,
-    /// Since when the deliverer sends nothing to it, and why: `gone` or `failing`.
+    /// Since when the deliverer sends nothing to it, and why: `gone`, `asked` or `failing`.
     disabled: Option<Disabled>,
 }
 
@@ -51,10 +51,12 @@ impl HealthView {
     }
 
     pub(super) fn of(endpoint: &Endpoint, health: &Health) -> Self {
-        let disabled = endpoint.disabled_by_health(health).cloned();
         // What it did before it was enabled counts no more.
-        let counts = |since: &Timestamp| endpoint.enabled_at.is_none_or(|enabled| *since > enabled);
-        let failing_since = health.failing_since.filter(counts);
+        let health = match endpoint.enabled_at {
+            Some(enabled) => health.clone().since(enabled),
+            None => health.clone(),
+        };
+        let (disabled, failing_since) = (health.disabled, health.failing_since);
         let (state, words) = match (&endpoint.stopped, &disabled, failing_since) {
             (Some(stopped), _, _) if stopped.how == Stop::Paused => {
                 let words = format!(
@@ -87,7 +89,7 @@ fn why(reason: &str) -> String {
     let cause = match reason {
         "gone" => "it answered 410 Gone",
         "failing" => "every attempt had failed for days",
-        "receiver" => "it asked for it in its answer",
+        "asked" => "it asked for it in its answer",
         other => other,
     };
     format!("{cause}; what it would get is held: mend the receiver, then `enable`")

@@ -7,6 +7,7 @@ use domain::{
     destination::Destination,
     endpoint::{Disabled, Endpoint, Health, Held, LaneCount, Release, Stop},
     id::EndpointId,
+    inbox::Noted,
     lane::LaneId,
     outbox::{OutboxEvent, Payload, Relayed},
     ports::{Configure as _, Deliveries as _, Fanout as _, Outbox as _, Registry as _},
@@ -131,8 +132,9 @@ async fn what_the_deliverer_has_disabled_is_enabled_and_a_resume_says_that_it_is
     let (postern, path, id) = with_endpoint().await;
     // The deliverer's clock is ahead.
     let disabled = Some(Disabled { since: at(5), reason: "gone".to_owned() });
-    let health = Health { failing_since: Some(at(-9)), disabled, ..Health::default() };
-    postern.0.deliveries.note_health(&acme(), id, &health).await.unwrap();
+    let health = Health { version: 1, failing_since: Some(at(-9)), disabled, ..Health::default() };
+    let noted = postern.0.deliveries.note_health(&acme(), id, &health).await.unwrap();
+    assert_eq!(noted, Noted::Yes);
     let resumed = postern.ask(&format!("{path}/resume")).await.good(200);
     assert!(resumed["told"].as_str().unwrap().contains("still gets nothing"), "{resumed}");
     let enabled = postern.ask(&format!("{path}/enable?release_rate=2")).await.good(200);
@@ -343,12 +345,15 @@ async fn only_those_that_fail_or_get_nothing_are_listed_where_that_is_asked() {
         ids.push(made["id"].as_str().unwrap().to_owned());
     }
     postern.post(&format!("{PATH}/{}/pause", ids[1]), &json!({"reason": "x"})).await.good(200);
-    let failing =
-        Health { failing_since: Some(at(-5)), consecutive_failures: 1, ..Health::default() };
-    postern.0.deliveries.note_health(&acme(), ids[2].parse().unwrap(), &failing).await.unwrap();
+    let failing = Health { version: 1, failing_since: Some(at(-5)), ..Health::default() };
+    let noted =
+        postern.0.deliveries.note_health(&acme(), ids[2].parse().unwrap(), &failing).await.unwrap();
+    assert_eq!(noted, Noted::Yes);
     let gone = Some(Disabled { since: at(-5), reason: "gone".to_owned() });
-    let gone = Health { disabled: gone, ..Health::default() };
-    postern.0.deliveries.note_health(&acme(), ids[3].parse().unwrap(), &gone).await.unwrap();
+    let gone = Health { version: 1, disabled: gone, ..Health::default() };
+    let noted =
+        postern.0.deliveries.note_health(&acme(), ids[3].parse().unwrap(), &gone).await.unwrap();
+    assert_eq!(noted, Noted::Yes);
     let listed = async |query: &str| {
         let listed = postern.get(&format!("{PATH}{query}")).await.good(200);
         let listed = listed["endpoints"].as_array().unwrap().clone();
