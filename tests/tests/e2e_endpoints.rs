@@ -84,7 +84,7 @@ fn of<'a>(value: &'a Value, pointer: &str) -> Result<&'a str> {
     value.pointer(pointer).and_then(Value::as_str).with_context(|| format!("{pointer} of {value}"))
 }
 
-/// F1, F11, F13, DLV-disabled-events-vanish
+/// F1, DLV-disabled-events-vanish
 #[tokio::test]
 async fn an_endpoint_is_made_tried_paused_disabled_moved_and_deleted_and_no_event_is_lost()
 -> Result<()> {
@@ -167,7 +167,7 @@ async fn an_endpoint_is_made_tried_paused_disabled_moved_and_deleted_and_no_even
     Ok(())
 }
 
-/// I9: while a secret is rotated, a receiver that knows one of the two verifies everything.
+/// I4: while a secret is rotated, a receiver that knows one of the two verifies everything.
 #[tokio::test]
 async fn a_secret_is_rotated_without_a_gap() -> Result<()> {
     let host = Host::start(Setup::IN_MEMORY).await?;

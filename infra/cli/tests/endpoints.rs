@@ -238,7 +238,7 @@ fn a_secret_may_go_into_a_file_and_not_to_the_screen() {
     assert!(ended.code == 0 && file.exists(), "{}", ended.err);
 }
 
-/// I9
+/// I4, I5
 #[test]
 fn a_secret_is_rotated_with_an_overlap() {
     let answer = json!({
@@ -342,7 +342,6 @@ fn a_program_sets_an_endpoint_up_by_its_own_key() {
     }
 }
 
-/// F13
 #[test]
 fn endpoints_are_stopped_and_started_and_it_is_told_what_follows() {
     let answer = json!({"id": "ep_1", "health": {"words": "paused since x: y; what it would get is held"}, "told": "T."});
@@ -378,7 +377,6 @@ fn an_endpoint_is_deleted_only_where_that_is_said_twice() {
     assert_eq!(fake.asked().call, "DELETE /v1/tenants/acme/endpoints/ep_1");
 }
 
-/// F11
 #[test]
 fn a_test_event_is_asked_for_and_can_be_followed() {
     let fake = Fake::answering(202, &json!({"event": "evt_9", "enqueued": true}));

@@ -59,7 +59,6 @@ fn actions(postern: &Deployment) -> Vec<String> {
     audit.map(|(_, _, action, _)| action).filter(|action| action != "endpoint.add").collect()
 }
 
-/// F13
 #[tokio::test]
 async fn an_endpoint_is_paused_and_resumed_and_its_lanes_are_woken() {
     let (postern, path, id) = with_endpoint().await;
@@ -226,7 +225,6 @@ async fn an_event(postern: &Deployment, id: EndpointId) -> (OutboxEvent, LaneId)
     (event, lane)
 }
 
-/// F7
 #[tokio::test]
 async fn a_deleted_endpoint_is_gone_for_events_and_stays_in_their_stories() {
     let (postern, path, id) = with_endpoint().await;
@@ -270,7 +268,6 @@ async fn a_deletion_is_done_though_others_change_the_endpoint() {
     assert_eq!(postern.0.registry.endpoint(&acme(), id).await.unwrap(), None);
 }
 
-/// F11
 #[tokio::test]
 async fn a_test_event_goes_to_one_endpoint_by_the_way_of_all_events() {
     let (postern, path, id) = with_endpoint().await;
@@ -300,7 +297,7 @@ async fn a_test_event_goes_to_one_endpoint_by_the_way_of_all_events() {
     assert!(detail.contains("Resume or enable"), "{detail}");
 }
 
-/// SSRF-update-and-test-paths
+/// SSRF-update-and-test-paths, I18
 #[tokio::test]
 async fn a_test_never_takes_a_url_and_does_not_trust_the_row() {
     let (postern, path, id) = with_endpoint().await;

@@ -49,7 +49,7 @@ fn own(from: u8) -> String {
     format!("whsec_{}", STANDARD.encode((from..from + 24).collect::<Vec<_>>()))
 }
 
-/// I9: the secret before signs beside the new one until it ends.
+/// I4, I5: the secret before signs beside the new one until it ends.
 #[tokio::test]
 async fn a_secret_is_rotated_and_the_old_one_signs_for_a_while() {
     let (postern, path, id, made) = with_endpoint(&plain()).await;
@@ -81,7 +81,7 @@ async fn a_secret_is_rotated_and_the_old_one_signs_for_a_while() {
     assert_eq!(actions, expected);
 }
 
-/// SEC-secret-in-output
+/// SEC-secret-in-output, I2
 #[tokio::test]
 async fn secrets_are_listed_by_their_fingerprints_and_never_shown_again() {
     let auth = json!({"kind": "basic", "user": "ann", "secret": "CANARY-PASSWORD"});
@@ -118,7 +118,6 @@ async fn secrets_are_listed_by_their_fingerprints_and_never_shown_again() {
     assert_eq!(shown["auth"], json!({"kind": "basic", "user": "ann"}));
 }
 
-/// E11
 #[tokio::test]
 async fn a_key_pair_shows_its_public_key_and_never_its_private_one() {
     let wanted = json!({"url": "https://example.com/in", "kind": "ed25519"});

@@ -71,7 +71,7 @@ async fn a_change_leaves_what_it_does_not_name() {
     );
 }
 
-/// SSRF-update-and-test-paths, SSRF-ports: every way in has the same check.
+/// SSRF-update-and-test-paths, SSRF-ports, I17, I18: every way in has the same check.
 #[tokio::test]
 async fn no_way_in_takes_a_url_that_another_refuses() {
     let (postern, path, id) = with_endpoint().await;
@@ -162,7 +162,6 @@ async fn two_changes_at_once_are_both_made() {
     assert_eq!((endpoint.rate, endpoint.concurrency), (Some(11), Some(12)));
 }
 
-/// F2
 #[tokio::test]
 async fn a_program_sets_an_endpoint_up_in_one_call_that_it_may_repeat() {
     let postern = Deployment::new();
