@@ -156,11 +156,13 @@ async fn make<P: Ports>(
     let new = Endpoint { key, ..Endpoint::new(tenant.clone(), id, destination, now) };
     let endpoint = checked.onto_new(new)?;
     let mut sealed = checked.own.seal(api, tenant, id).await?.onto(&[]);
-    let (mut shown, mut public, mut warnings) = (None, None, Vec::new());
+    let (mut shown, mut public) = (None, None);
+    let mut warnings: Vec<String> =
+        view::may_hold_token(&endpoint.destination).into_iter().collect();
     if shows_secret(&endpoint.destination) {
         let own = checked.secret.clone();
         if let Some(secret) = &own {
-            warnings = reused(api, tenant, id, &fingerprint(secret)).await;
+            warnings.extend(reused(api, tenant, id, &fingerprint(secret)).await);
         }
         let is_own = own.is_some();
         let secret = own.unwrap_or_else(|| checked.kind.make((api.edge.random)()));

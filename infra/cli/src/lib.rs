@@ -54,7 +54,7 @@ enum Command {
     /// Inbound feeds of providers: list, show, add, change, pause, rotate secrets, see what was refused
     Sources(On<sources::Sources>),
     /// Where tenants want their events: add, change, rotate secrets, pause, disable, test, delete
-    Endpoints(On<endpoints::Endpoints>),
+    Endpoints(Box<On<endpoints::Endpoints>>),
     /// Events received and events sent: story, replay, publish, redeliver
     Events(On<events::Events>),
     /// What is held of providers' things: show, with what speaks against believing it

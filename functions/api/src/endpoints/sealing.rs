@@ -141,7 +141,7 @@ mod tests {
         SealedSecret { id: id.to_owned(), purpose, sealed: vec![1], expires_at: ends.map(at) }
     }
 
-    /// I9
+    /// I4, I5
     #[test]
     fn a_rotation_ends_what_signed_before_and_nothing_else() {
         let check = |old: &[SealedSecret], overlap: i64, expected: &[(&str, Option<i64>)]| {

@@ -139,6 +139,23 @@ pub(crate) fn shown(destination: &Destination) -> Destination {
     }
 }
 
+/// Names of a query's parts that hold what should not be in a URL, in lower case.
+const TOKENS: [&str; 8] =
+    ["token", "key", "apikey", "api_key", "secret", "password", "sig", "access_token"];
+
+/// That a URL seems to hold a token: proxies and servers write URLs into their logs.
+pub(super) fn may_hold_token(destination: &Destination) -> Option<String> {
+    let Destination::Https(url) = destination else { return None };
+    let url = url::Url::parse(url).ok()?;
+    let mut names = url.query_pairs().map(|(name, _)| name.to_ascii_lowercase());
+    names.find(|name| TOKENS.contains(&name.as_str())).map(|name| {
+        format!(
+            "The URL seems to hold a token (`{name}`), which servers and proxies on the way write into their logs. The \
+             signature says who calls; or use `headers` or `auth`, which are kept encrypted."
+        )
+    })
+}
+
 /// Longest first part of a path that is shown.
 const SHOWN: usize = 20;
 
@@ -203,6 +220,21 @@ mod tests {
         check(&enabled(61), &gone, State::Good, "good");
         check(&enabled(59), &gone, State::Disabled, "410");
         check(&enabled(49), &failing, State::Failing, "00:00:50Z");
+    }
+
+    /// I7
+    #[test]
+    fn a_url_with_a_token_in_its_query_is_warned_of() {
+        let check = |url: &str, expected: Option<&str>| {
+            let warning = may_hold_token(&Destination::Https(url.to_owned()));
+            assert_eq!(warning.is_some(), expected.is_some(), "{url}");
+            let warning = warning.unwrap_or_default();
+            assert!(warning.contains(expected.unwrap_or_default()) && !warning.contains("CANARY"));
+        };
+        check("https://example.com/in?token=CANARY", Some("`token`"));
+        check("https://example.com/in?a=1&API_KEY=CANARY", Some("`api_key`"));
+        check("https://example.com/in?tokens=1", None);
+        check("https://example.com/token/x", None);
     }
 
     /// SEC-url-token

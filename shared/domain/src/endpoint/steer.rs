@@ -144,7 +144,6 @@ mod tests {
         spans.iter().map(|(from, to)| Held { from: at(*from), to: at(*to) }).collect()
     }
 
-    /// F13
     #[test]
     fn a_pause_ends_with_a_resume_and_its_time_is_held() {
         let paused = endpoint().stop(Stop::Paused, "a deploy", at(10));
@@ -168,6 +167,7 @@ mod tests {
         assert_eq!(disabled.resume(at(22)), disabled, "a resume does not enable");
     }
 
+    /// F13
     #[test]
     fn what_the_deliverer_has_disabled_is_enabled_after_it_whatever_the_clocks_say() {
         let check = |found: i64, now: i64, expected_ms: i64| {
