@@ -2,7 +2,7 @@
 //!
 //! For operators and for the team's own programs: the gateway asks callers for IAM signatures, and this code trusts the
 //! gateway. Every error is problem+json with a stable `type`, and says what, why and what next. Never here: the text of
-//! a cause in an answer, a secret in an answer except the one that makes an endpoint, an effect without its audit entry.
+//! a cause in an answer, a secret in an answer except the one that makes or rotates it, an effect without its audit entry.
 //!
 //! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`objects`],
 //! [`endpoints`], [`received`], [`parked`], [`replays`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the
@@ -31,8 +31,8 @@ use axum::{
 };
 use domain::message::{InboundMessage, WakeMessage};
 use domain::ports::{
-    AuditEntry, Bodies, Bulk, Configure, Deliveries, DueInbox, Inbox, Keyring, Outbox, Queue,
-    SetSourceSecrets, State as Objects, Walk, Watch,
+    AuditEntry, Bodies, Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Keyring, Outbox,
+    Queue, SetSourceSecrets, State as Objects, Walk, Watch,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -48,7 +48,7 @@ pub trait Ports: Send + Sync + 'static {
     /// Outgoing events.
     type Outbox: Outbox + Send + 'static;
     /// Deliveries.
-    type Deliveries: Deliveries + Send + 'static;
+    type Deliveries: Deliveries + Fanout + Send + 'static;
     /// Configuration, and bulk work.
     type Registry: Configure + Bulk + Send + 'static;
     /// The inbound and the wake queue.
@@ -225,11 +225,7 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/replays", get(replays::list::<P>).post(replays::start::<P>))
         .route("/v1/replays/{replay}", get(replays::show::<P>))
         .route("/v1/replays/{replay}/cancel", post(replays::cancel::<P>))
-        .route(
-            "/v1/tenants/{tenant}/endpoints",
-            get(endpoints::list::<P>).post(endpoints::add::<P>),
-        )
-        .route("/v1/tenants/{tenant}/endpoints/{endpoint}", get(endpoints::show::<P>))
+        .merge(endpoints::routes::<P>())
         .route("/v1/events", post(outgoing::publish::<P>))
         .route("/v1/tenants/{tenant}/events/{event}", get(outgoing::story::<P>))
         .route(

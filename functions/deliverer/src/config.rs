@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use domain::{address::AddressPolicy, breaker::Limits, delivery::Schedule, retry::Backoff};
+use domain::{
+    address::AddressPolicy, breaker::Limits, delivery::Schedule, destination::BusArn,
+    endpoint::HealthLimits, retry::Backoff,
+};
 use runtime::{
     aws::Settings,
     env::{BadEnv, Base, Env},
@@ -27,6 +30,8 @@ pub struct Config {
     pub bodies_url: String,
     /// Where wake messages go.
     pub wake_queue_url: String,
+    /// The operators' bus.
+    pub ops_bus: BusArn,
     /// Shards of the index of sleeping lanes.
     pub wake_shards: u16,
     /// How long a finished delivery stays.
@@ -64,6 +69,7 @@ impl Config {
         let registry_table = env.text("REGISTRY_TABLE");
         let bodies_url = env.text("BODIES_URL");
         let wake_queue_url = env.url("WAKE_QUEUE_URL");
+        let ops_bus = env.parsed("OPS_BUS_ARN", "the ARN of an event bus");
         let wake_shards = env.number("WAKE_SHARDS", 1..=64);
         let delivery_retention = env.millis("DELIVERY_RETENTION_MS", SECOND..=3660 * DAY);
         let rules = rules(env);
@@ -79,6 +85,7 @@ impl Config {
             registry_table: registry_table?,
             bodies_url: bodies_url?,
             wake_queue_url: wake_queue_url?,
+            ops_bus: ops_bus?,
             wake_shards: wake_shards?,
             delivery_retention: delivery_retention?,
             rules: rules?,
@@ -100,6 +107,7 @@ fn rules(env: &mut Env) -> Option<Rules> {
     let opens_after = env.number("BREAKER_OPENS_AFTER", 1..=1000);
     let probe = env.millis("BREAKER_PROBE_MS", 1..=DAY);
     let probe_cap = env.millis("BREAKER_PROBE_CAP_MS", 1..=DAY);
+    let disable_after = env.millis("DISABLE_AFTER_MS", SECOND..=365 * DAY);
     let hold = env.millis("HOLD_MS", SECOND..=365 * DAY);
     let concurrency = env.number("ENDPOINT_CONCURRENCY", 1..=100);
     if cap.zip(deadline).is_some_and(|(cap, deadline)| cap > deadline) {
@@ -119,6 +127,8 @@ fn rules(env: &mut Env) -> Option<Rules> {
             probe_cap: probe_cap?,
             retry_after_cap,
         },
+        tried_for: deadline?,
+        health: HealthLimits { disable_after: disable_after? },
         hold: hold?,
         concurrency: concurrency?,
     })
@@ -153,6 +163,7 @@ mod tests {
             "DELIVERIES_TABLE",
             "DELIVERY_DEADLINE_MS",
             "DELIVERY_RETENTION_MS",
+            "DISABLE_AFTER_MS",
             "ENDPOINT_CONCURRENCY",
             "ENV_NAME",
             "HOLD_MS",
@@ -163,6 +174,7 @@ mod tests {
             "LOCAL_ALLOW_LOOPBACK",
             "LOCAL_EXTRA_ROOT",
             "LOG_LEVEL",
+            "OPS_BUS_ARN",
             "OUTBOX_TABLE",
             "REGISTRY_TABLE",
             "RESPONSE_KEPT_BYTES",

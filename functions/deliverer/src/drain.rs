@@ -7,20 +7,27 @@
 //! release by a holder that saw nothing. The lease only saves work: a holder that outlives it does no harm, because each
 //! write has its own condition. `tests/tests/lane_model.rs` runs this code through every order of steps of two holders.
 
+mod agenda;
 mod due;
 mod rest;
+mod standing;
+mod tell;
+mod turn;
 
 use std::time::Duration;
 
 use domain::{
-    breaker::{Breaker, Limits},
+    breaker::Limits,
     delivery::{Attempt, Delivery, Schedule},
-    endpoint::Endpoint,
-    lane::{Found, Hold, LaneId, Pointer, Release, Take},
+    endpoint::{Endpoint, HealthLimits},
+    lane::{Found, Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
-    ports::{Deliveries, Lanes, Queue, Registry, SealedSecret, StoreError, Stored},
+    ports::{Deliveries, Due, Lanes, Notices, Queue, Registry, SealedSecret, StoreError, Stored},
 };
 use jiff::Timestamp;
+use runtime::telemetry::Metrics;
+
+use self::standing::Standing;
 
 /// Pointers that are read at once.
 const PAGE: usize = 50;
@@ -37,6 +44,10 @@ pub struct Rules {
     pub schedule: Schedule,
     /// When a lane is left alone.
     pub breaker: Limits,
+    /// For how long a delivery is tried, without the time for which it was held.
+    pub tried_for: Duration,
+    /// When an endpoint has failed for too long.
+    pub health: HealthLimits,
     /// For how long the deliveries of a disabled endpoint are held.
     pub hold: Duration,
     /// Deliveries under way at once to an endpoint that does not say.
@@ -82,6 +93,11 @@ pub trait Sender: Sync {
         delivery: &Delivery,
         request: Self::Request,
     ) -> impl Future<Output = Attempt> + Send;
+
+    /// Waits until the next request may leave an endpoint with a rate.
+    fn wait(&self, wait: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(wait)
+    }
 }
 
 /// An attempt before its request leaves.
@@ -95,7 +111,7 @@ pub enum Prepared<R> {
 
 /// What draining needs.
 #[derive(Debug)]
-pub struct Drain<'a, L, R, Q, S> {
+pub struct Drain<'a, L, R, Q, S, N> {
     /// Lanes and deliveries.
     pub lanes: &'a L,
     /// Endpoints.
@@ -104,6 +120,10 @@ pub struct Drain<'a, L, R, Q, S> {
     pub queue: &'a Q,
     /// Makes the attempts.
     pub sender: &'a S,
+    /// What owners of endpoints are told.
+    pub notices: &'a N,
+    /// What is counted.
+    pub metrics: &'a Metrics,
     /// The rules.
     pub rules: &'a Rules,
     /// Time and chance.
@@ -148,22 +168,25 @@ enum Repeats {
 }
 
 /// A holder at work.
-struct Pass<'d, 'a, L, R, Q, S> {
-    drain: &'d Drain<'a, L, R, Q, S>,
+struct Pass<'d, 'a, L, R, Q, S, N> {
+    drain: &'d Drain<'a, L, R, Q, S, N>,
     hold: Hold,
-    breaker: Breaker,
+    left: Left,
+    /// The endpoint and its health, as they were read last.
+    standing: Option<Standing>,
     /// When the pass ends.
     until: Timestamp,
     /// Whether it has changed anything.
     did: bool,
 }
 
-impl<L, R, Q, S> Drain<'_, L, R, Q, S>
+impl<L, R, Q, S, N> Drain<'_, L, R, Q, S, N>
 where
     L: Lanes + Deliveries,
     R: Registry,
     Q: Queue<WakeMessage>,
     S: Sender,
+    N: Notices,
 {
     /// Drains a lane until nothing is due or the pass ends. `owner` must be new for each call.
     ///
@@ -176,8 +199,8 @@ where
             Take::Busy => return Ok(Ended::Busy),
             Take::Absent => return Ok(Ended::Absent),
         };
-        let breaker = hold.breaker;
-        let mut pass = Pass { drain: self, hold, breaker, until, did: false };
+        let left = hold.left;
+        let mut pass = Pass { drain: self, hold, left, standing: None, until, did: false };
         let ended = pass.run().await;
         if ended.is_err() {
             pass.let_go().await;
@@ -187,6 +210,25 @@ where
 
     fn now(&self) -> Timestamp {
         (self.edge.now)()
+    }
+
+    /// The time of the first pointer. Fresh ones first: see [`Kind`].
+    async fn next_due(&self, lane: &LaneId) -> Stored<Option<Timestamp>> {
+        let mut first: Option<Timestamp> = None;
+        for kind in Kind::ALL {
+            let next = self.lanes.next_due(lane, kind).await?;
+            first = first.into_iter().chain(next).min();
+        }
+        Ok(first)
+    }
+
+    /// Pointers of both kinds that are due by then.
+    async fn due(&self, lane: &LaneId, until: Timestamp, limit: usize) -> Stored<Vec<Pointer>> {
+        let mut both = Vec::new();
+        for kind in Kind::ALL {
+            both.extend(self.lanes.due(lane, kind, Due::by(until), limit).await?);
+        }
+        Ok(both)
     }
 
     /// Reads a delivery again and makes its pointer right: put the right one, then delete this one.
@@ -206,16 +248,18 @@ where
     }
 }
 
-impl<L, R, Q, S> Pass<'_, '_, L, R, Q, S>
+impl<L, R, Q, S, N> Pass<'_, '_, L, R, Q, S, N>
 where
     L: Lanes + Deliveries,
     R: Registry,
     Q: Queue<WakeMessage>,
     S: Sender,
+    N: Notices,
 {
     async fn run(&mut self) -> Stored<Ended> {
         loop {
             let stop = self.look().await?;
+            self.tell_owed().await;
             if let Some(ended) = self.release(stop).await? {
                 return Ok(ended);
             }
@@ -229,21 +273,24 @@ where
         }
         let (drain, LaneId { tenant, endpoint, .. }) = (self.drain, &self.hold.lane);
         let Some((found, secrets)) = drain.registry.endpoint(tenant, *endpoint).await? else {
+            self.standing = None;
             return self.cancel_all().await;
         };
-        let health = drain.lanes.health(tenant, *endpoint).await?;
-        if let Some(since) = found.stopped_since(&health) {
-            return self.hold_all(Some(since)).await;
-        }
+        let health = found.health_now(drain.lanes.health(tenant, *endpoint).await?);
+        let stopped = found.stopped_since(&health);
+        self.standing = Some(Standing { endpoint: found.clone(), health });
         let now = drain.now();
-        if let Some(open_until) = self.breaker.open(now) {
-            self.give_up_overdue(now).await?;
+        if let Some(since) = stopped {
+            // Whatever it was stopped for, what waits meanwhile must not hit it all at once.
+            self.left.breaker = self.left.breaker.rested(now);
+            return self.hold_all(since).await;
+        }
+        if let Some(open_until) = self.left.breaker.open(now) {
+            self.give_up_overdue(&found, now).await?;
             return Ok(Stop::Sleep(Some(open_until)));
         }
-        let width = found.lane_width(drain.rules.concurrency, now);
-        let repeats = if found.idempotent { Repeats::Harmless } else { Repeats::Forbidden };
-        let target = drain.sender.open(found, secrets).await?;
-        self.deliver(&target, repeats, width, health).await
+        let target = drain.sender.open(found.clone(), secrets).await?;
+        self.deliver(&target, &found).await
     }
 
     /// L4. `None`: back to L2.
@@ -252,12 +299,15 @@ where
         let (wake_at, ended) = match stop {
             Stop::Look => return Ok(None),
             Stop::Lost => return Ok(Some(Ended::Lost)),
-            Stop::Sleep(wake_at) => (wake_at, Ended::Asleep(wake_at)),
+            Stop::Sleep(wake_at) => {
+                let wake_at = self.awake_until_told(wake_at, now);
+                (wake_at, Ended::Asleep(wake_at))
+            }
             Stop::OutOfTime => (Some(now), Ended::Continued),
         };
-        match self.drain.lanes.release(&self.hold, wake_at, self.breaker).await? {
+        match self.drain.lanes.release(&self.hold, wake_at, self.left).await? {
             Release::Done => {
-                if let Some(wait) = self.message_after(stop, now) {
+                if let Some(wait) = self.message_after(ended, now) {
                     // If it is lost, the sweeper finds `wake_at`.
                     let message = [WakeMessage(self.hold.lane.clone())];
                     self.drain.queue.send(&message, wait).await;
@@ -273,18 +323,18 @@ where
     }
 
     /// How long the message to the next holder waits; `None` if the sweeper wakes the lane.
-    fn message_after(&self, stop: Stop, now: Timestamp) -> Option<Duration> {
-        match stop {
-            Stop::OutOfTime => Some(Duration::ZERO),
+    fn message_after(&self, ended: Ended, now: Timestamp) -> Option<Duration> {
+        match ended {
+            Ended::Continued => Some(Duration::ZERO),
             // Only a pass that did something sends one. If each did, every wake of a lane that waits would leave a
             // message behind, which finds nothing to do and leaves another.
-            Stop::Sleep(Some(wake_at)) if self.did => {
+            Ended::Asleep(Some(wake_at)) if self.did => {
                 let wait = Duration::try_from(wake_at.duration_since(now)).unwrap_or_default();
                 // Upwards to whole seconds, which is all a queue knows: too early would find nothing due.
                 let wait = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
                 (wait <= LONGEST_DELAY).then_some(wait)
             }
-            Stop::Sleep(_) | Stop::Look | Stop::Lost => None,
+            Ended::Asleep(_) | Ended::Busy | Ended::Absent | Ended::Lost => None,
         }
     }
 
@@ -292,7 +342,7 @@ where
     async fn let_go(&mut self) {
         let wake_at = Some(self.drain.now());
         for _ in 0..2 {
-            match self.drain.lanes.release(&self.hold, wake_at, self.breaker).await {
+            match self.drain.lanes.release(&self.hold, wake_at, self.left).await {
                 Ok(Release::Woken(seen)) => self.hold.seen = seen,
                 Ok(Release::Done | Release::Lost) | Err(_) => return,
             }

@@ -1,21 +1,34 @@
 //! Endpoints: where a tenant wants its events.
 
+mod choice;
+mod credentials;
+mod headers;
 mod health;
 mod life;
+mod notice;
 mod pattern;
+mod steer;
 mod style;
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    health::{Disabled, Health},
+    choice::{Choice, Earlier, Facts, MAX_EARLIER},
+    credentials::BadAuth,
+    headers::{BadHeader, StaticHeaders},
+    health::{Disabled, Health, Limits as HealthLimits, Seen},
     life::{Held, Release, Stop, Stopped},
+    notice::{Notice, What},
     pattern::{InvalidPattern, MAX_PATTERN, Pattern},
+    steer::TooManyChanges,
     style::{Auth, CredentialsIn, Style},
 };
 use crate::{
     destination::Destination,
+    filter::Filter,
     id::{EndpointId, TenantId},
 };
 
@@ -35,6 +48,15 @@ pub struct Endpoint {
     pub idempotent: bool,
     /// Which event types it gets. Empty: all.
     pub patterns: Vec<Pattern>,
+    /// Labels that an event must carry for it, all of them. Changed by [`Endpoint::choose`], as `patterns` and `filter` are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// What the payload of an event must be for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
+    /// What it chose before, oldest first; at most [`MAX_EARLIER`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Earlier>,
     /// How many deliveries may be under way at once; `None` is the deployment's default.
     pub concurrency: Option<u32>,
     /// How many lanes it has, from when on.
@@ -44,6 +66,9 @@ pub struct Endpoint {
     /// What its owner calls it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// What the program that configured it calls it: no two of a tenant's endpoints have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Most deliveries that are begun in a second, over all its lanes; `None`: as many as its concurrency allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
@@ -56,6 +81,9 @@ pub struct Endpoint {
     /// The names of its own static headers, in lower case. Their values stand with the sealed secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
+    /// What its owner verifies `v1a` signatures with (`whpk_...`), by the ids of the secrets that make them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub public_keys: BTreeMap<String, String>,
     /// Set while a person has stopped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
@@ -77,6 +105,15 @@ const fn yes() -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
 const fn is_yes(flag: &bool) -> bool {
     *flag
+}
+
+/// An endpoint that was deleted, as it was. Nothing is sent to it; what was sent stays readable by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// When.
+    pub deleted_at: Timestamp,
 }
 
 /// A number of lanes that is in force for events from a time on.
@@ -102,27 +139,24 @@ impl Endpoint {
             destination,
             idempotent: true,
             patterns: Vec::new(),
+            labels: BTreeMap::new(),
+            filter: None,
+            earlier: Vec::new(),
             concurrency: None,
             lanes: Vec::new(),
             created_at,
             description: String::new(),
+            key: None,
             rate: None,
             style: Style::Full,
             auth: None,
             headers: Vec::new(),
+            public_keys: BTreeMap::new(),
             stopped: None,
             enabled_at: None,
             held: Vec::new(),
             release: None,
         }
-    }
-
-    /// Whether an event of this type, with this time in its id, goes to this endpoint.
-    pub fn wants(&self, event_type: &str, occurred: Timestamp) -> bool {
-        // An endpoint gets nothing from before it existed, however late the relay is. By the millisecond, because the time
-        // in an id has no finer part: an event of the same millisecond may be the endpoint's first.
-        occurred.as_millisecond() >= self.created_at.as_millisecond()
-            && (self.patterns.is_empty() || self.patterns.iter().any(|p| p.matches(event_type)))
     }
 
     /// How many lanes are in force at a time.
@@ -143,7 +177,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::delivery::{Cause, Outcome};
 
     fn at(ms: i64) -> Timestamp {
         Timestamp::from_millisecond(ms).unwrap()
@@ -212,26 +245,6 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_without_patterns_gets_everything_and_one_with_some_gets_those() {
-        assert!(endpoint(&[]).wants("invoice.paid", at(1000)));
-        let chosen = endpoint(&["invoice.*", "charge.failed"]);
-        assert!(chosen.wants("invoice.paid", at(1000)));
-        assert!(chosen.wants("charge.failed", at(1000)));
-        assert!(!chosen.wants("charge.paid", at(1000)));
-    }
-
-    /// OUT-fanout-partial
-    #[test]
-    fn an_endpoint_gets_nothing_from_before_it_existed() {
-        let all = endpoint(&[]);
-        assert!(!all.wants("a", at(999)));
-        assert!(all.wants("a", at(1000)));
-        // Made within a millisecond: the event's id cannot say that it is the younger one.
-        let made = Timestamp::from_microsecond(1_000_700).unwrap();
-        assert!(Endpoint { created_at: made, ..all }.wants("a", at(1000)));
-    }
-
-    #[test]
     fn concurrency_is_shared_out_between_lanes() {
         let check = |concurrency: Option<u32>, lanes: u16, expected: usize| {
             let lanes = vec![LaneCount { from: at(0), count: lanes }];
@@ -244,29 +257,5 @@ mod tests {
         check(Some(2), 4, 1);
         check(Some(0), 1, 1);
         check(None, 0, 5);
-    }
-
-    #[test]
-    fn health_changes_with_the_first_failure_and_the_first_success() {
-        let broken = Outcome::Answered { status: 500, retry_after_ms: None };
-        let fine = Outcome::Answered { status: 204, retry_after_ms: None };
-        let healthy = Health::default();
-        assert_eq!(healthy.after(&fine, at(1)), None);
-        let failing = healthy.after(&broken, at(2)).unwrap();
-        assert_eq!((failing.failing_since, failing.consecutive_failures), (Some(at(2)), 1));
-        assert_eq!(failing.after(&broken, at(3)), None);
-        assert_eq!(failing.after(&fine, at(4)), Some(healthy.clone()));
-        let ours = Outcome::Failed { cause: Cause::Internal };
-        assert_eq!((healthy.after(&ours, at(5)), failing.after(&ours, at(5))), (None, None));
-    }
-
-    /// F13
-    #[test]
-    fn gone_disables_at_once() {
-        let gone = Outcome::Answered { status: 410, retry_after_ms: None };
-        let disabled = Health::default().after(&gone, at(9)).unwrap();
-        assert_eq!(disabled.disabled, Some(Disabled { since: at(9), reason: "gone".to_owned() }));
-        assert_eq!(disabled.failing_since, Some(at(9)));
-        assert_eq!(disabled.after(&gone, at(10)), None);
     }
 }

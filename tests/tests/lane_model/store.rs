@@ -12,15 +12,15 @@ use std::{
 use deliverer::drain::{Prepared, Sender};
 use domain::{
     delivery::{Attempt, Delivery, NewDelivery, Outcome, State},
-    endpoint::{Endpoint, Health},
+    endpoint::{Endpoint, Health, Notice, Stop, Stopped},
     id::{EndpointId, EventId, SourceName, TenantId},
     inbox::Noted,
-    lane::{Breaker, Hold, LaneId, Pointer, Release, Take},
+    lane::{Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{
-        Backlog, Deliveries, Fanout, Lanes, Outbox, Published, Queue, Registry, SealedSecret,
-        Stored,
+        Backlog, Deliveries, Due, Fanout, Lanes, Notices, Outbox, Published, Queue, Registry,
+        SealedSecret, Stored,
     },
     source::Source,
 };
@@ -37,6 +37,10 @@ pub(crate) enum Mistake {
     RepairDropsPut,
     /// Whoever wakes a lane sends its message and does not write `wake_at`.
     WakeForgets,
+    /// A holder that looks whether anything is left reads the pointers of retries before the fresh ones.
+    RetriesReadFirst,
+    /// A holder that recorded a failure deletes the old pointer and does not put the next one.
+    RetryNotPointed,
     /// A delivery is written whatever mark it carries, so that two holders can begin one attempt.
     MarkIgnored,
 }
@@ -54,6 +58,8 @@ pub(crate) struct World {
     pub(crate) posts: BTreeMap<EventId, u32>,
     /// How many of each event's requests it answers with 500.
     pub(crate) failures: u32,
+    /// Since when a person has stopped the endpoint.
+    pub(crate) stopped: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -62,14 +68,15 @@ pub(crate) struct Lane {
     pub(crate) fence: u64,
     pub(crate) wakes: u64,
     pub(crate) wake_at: Option<Timestamp>,
-    pub(crate) breaker: Breaker,
+    pub(crate) left: Left,
 }
 
 impl Hash for World {
     fn hash<H: Hasher>(&self, hash: &mut H) {
-        let Self { now, lane, deliveries, pointers, unrelayed, posts, failures } = self;
+        let Self { now, lane, deliveries, pointers, unrelayed, posts, failures, stopped } = self;
         let lane = lane.as_ref();
-        let breaker = lane.map(|lane| (lane.breaker.failures, lane.breaker.open_until));
+        let breaker = lane.map(|lane| lane.left.breaker);
+        let breaker = breaker.map(|breaker| (breaker.failures, breaker.open_until));
         lane.map(|lane| (&lane.holder, lane.fence, lane.wakes, lane.wake_at)).hash(hash);
         for delivery in deliveries.values() {
             // The log follows from the attempts, and they from the requests.
@@ -77,9 +84,9 @@ impl Hash for World {
             (delivery.due_at, delivery.deadline, &delivery.begun).hash(hash);
         }
         for pointer in pointers {
-            (pointer.due_at, pointer.event).hash(hash);
+            (pointer.kind, pointer.due_at, pointer.event).hash(hash);
         }
-        (now, breaker, unrelayed, posts, failures).hash(hash);
+        (now, breaker, unrelayed, posts, failures, stopped).hash(hash);
     }
 }
 
@@ -111,9 +118,20 @@ pub(crate) struct Door {
     pub(crate) actor: usize,
     pub(crate) mistake: Mistake,
     pub(crate) endpoint: Arc<Endpoint>,
+    /// Whether somebody may stop the endpoint.
+    pub(crate) stops: bool,
 }
 
 impl Door {
+    /// A person stops the endpoint.
+    pub(crate) async fn stop(&self) {
+        self.step("stop", |shared| {
+            let now = shared.world.now;
+            shared.world.stopped.get_or_insert(now);
+        })
+        .await;
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap()
     }
@@ -194,9 +212,9 @@ impl Lanes for Door {
             }
             item.fence += 1;
             item.holder = Some((owner.to_owned(), until));
-            let (fence, seen, breaker) = (item.fence, item.wakes, item.breaker);
+            let (fence, seen, left) = (item.fence, item.wakes, item.left);
             let owner = owner.to_owned();
-            Take::Held(Hold { lane: lane.clone(), owner, fence, seen, until, breaker })
+            Take::Held(Hold { lane: lane.clone(), owner, fence, seen, until, left })
         };
         Ok(self.step("take", take).await)
     }
@@ -216,14 +234,14 @@ impl Lanes for Door {
         &self,
         hold: &Hold,
         wake_at: Option<Timestamp>,
-        breaker: Breaker,
+        left: Left,
     ) -> Stored<Release> {
         let ignores = self.mistake == Mistake::ReleaseIgnoresWakes;
         let release = |shared: &mut Shared| match &mut shared.world.lane {
             Some(item) if item.fence != hold.fence => Release::Lost,
             Some(item) if item.wakes != hold.seen && !ignores => Release::Woken(item.wakes),
             Some(item) => {
-                (item.holder, item.wake_at, item.breaker) = (None, wake_at, breaker);
+                (item.holder, item.wake_at, item.left) = (None, wake_at, left);
                 Release::Done
             }
             None => Release::Lost,
@@ -241,17 +259,29 @@ impl Lanes for Door {
 }
 
 impl Deliveries for Door {
-    async fn due(&self, _: &LaneId, now: Timestamp, limit: usize) -> Stored<Vec<Pointer>> {
+    async fn due(&self, _: &LaneId, kind: Kind, due: Due, limit: usize) -> Stored<Vec<Pointer>> {
         let due = |shared: &mut Shared| {
-            let pointers = shared.world.pointers.iter().filter(|pointer| pointer.due_at <= now);
-            pointers.take(limit).cloned().collect()
+            let of_kind = shared.world.pointers.iter().filter(|pointer| pointer.kind == kind);
+            of_kind.filter(|pointer| pointer.due_at <= due.until).take(limit).cloned().collect()
         };
         Ok(self.step("due", due).await)
     }
 
-    async fn next_due(&self, _: &LaneId) -> Stored<Option<Timestamp>> {
-        let first = |shared: &mut Shared| shared.world.pointers.first().map(|first| first.due_at);
+    async fn next_due(&self, _: &LaneId, kind: Kind) -> Stored<Option<Timestamp>> {
+        let kind = match (self.mistake, kind) {
+            (Mistake::RetriesReadFirst, Kind::Fresh) => Kind::Retry,
+            (Mistake::RetriesReadFirst, Kind::Retry) => Kind::Fresh,
+            (_, kind) => kind,
+        };
+        let first = |shared: &mut Shared| {
+            let mut pointers = shared.world.pointers.iter();
+            pointers.find(|pointer| pointer.kind == kind).map(|first| first.due_at)
+        };
         Ok(self.step("next_due", first).await)
+    }
+
+    async fn list(&self, _: &LaneId, _: Option<EventId>, _: usize) -> Stored<Vec<Delivery>> {
+        unreachable!("nobody lists")
     }
 
     async fn read(&self, _: &LaneId, events: &[EventId]) -> Stored<Vec<Delivery>> {
@@ -282,7 +312,8 @@ impl Deliveries for Door {
     async fn point(&self, _: &LaneId, pointer: &Pointer) -> Stored<()> {
         self.step("point", |shared| {
             let is_next = shared.recorded.remove(&self.actor) == Some(pointer.event);
-            if is_next || self.mistake != Mistake::RepairDropsPut {
+            let dropped = if is_next { Mistake::RetryNotPointed } else { Mistake::RepairDropsPut };
+            if self.mistake != dropped {
                 shared.world.pointers.insert(pointer.clone());
             }
         })
@@ -309,12 +340,12 @@ impl Deliveries for Door {
         let redeliver = |shared: &mut Shared| {
             match shared.world.deliveries.get_mut(&event) {
                 Some(item) if item.state != State::Pending => {
-                    (item.state, item.due_at, item.deadline) = (State::Pending, now, deadline);
-                    (item.finished_at, item.begun) = (None, None);
+                    *item = item.asked_for(deadline, now);
+                    let due = Pointer::of(item);
+                    shared.world.pointers.insert(due);
                 }
                 _ => return Noted::Moved,
             }
-            shared.world.pointers.insert(Pointer { due_at: now, event });
             wake(&mut shared.world.lane, self.mistake, now);
             Noted::Yes
         };
@@ -326,8 +357,8 @@ impl Deliveries for Door {
         Ok(Health::default())
     }
 
-    async fn note_health(&self, _: &TenantId, _: EndpointId, _: &Health) -> Stored<()> {
-        Ok(())
+    async fn note_health(&self, _: &TenantId, _: EndpointId, _: &Health) -> Stored<Noted> {
+        Ok(Noted::Yes)
     }
 }
 
@@ -344,12 +375,19 @@ impl Registry for Door {
         Ok(vec![Endpoint::clone(&self.endpoint)])
     }
 
+    /// No step, unless somebody may stop it: otherwise it is the same at any time.
     async fn endpoint(
         &self,
         _: &TenantId,
         _: EndpointId,
     ) -> Stored<Option<(Endpoint, Vec<SealedSecret>)>> {
-        Ok(Some((Endpoint::clone(&self.endpoint), Vec::new())))
+        let mut endpoint = Endpoint::clone(&self.endpoint);
+        if self.stops {
+            let since = self.step("endpoint", |shared| shared.world.stopped).await;
+            let (how, reason) = (Stop::Disabled, String::new());
+            endpoint.stopped = since.map(|since| Stopped { since, how, reason });
+        }
+        Ok(Some((endpoint, Vec::new())))
     }
 
     async fn sources(&self) -> Stored<Vec<Source>> {
@@ -360,6 +398,10 @@ impl Registry for Door {
 impl Outbox for Door {
     async fn publish(&self, _: &OutboxEvent, _: Option<&str>) -> Stored<Published> {
         unreachable!("everything is published before")
+    }
+
+    async fn publish_to(&self, _: &OutboxEvent, _: &Relayed) -> Stored<()> {
+        unreachable!("nobody publishes")
     }
 
     async fn event(&self, _: &TenantId, _: EventId) -> Stored<Option<OutboxRow>> {
@@ -380,6 +422,13 @@ impl Outbox for Door {
 
     async fn unrelayed_backlog(&self, _: u16) -> Stored<Backlog> {
         unreachable!("nobody asks for gauges")
+    }
+}
+
+/// Nothing here is worth a notice.
+impl Notices for Door {
+    async fn tell(&self, _: &Endpoint, _: &Notice) -> Stored<()> {
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use deliverer::drain::{Drain, Edge, Prepared, Rules, Sender};
 use domain::{
     breaker::Limits,
     delivery::{Attempt, Cause, Delivery, Outcome, Schedule},
-    endpoint::Endpoint,
+    endpoint::{Endpoint, HealthLimits},
     id::EventId,
     lane::LaneId,
     message::{Message as _, WakeMessage},
@@ -20,6 +20,7 @@ use domain::{
 };
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use runtime::telemetry::Metrics;
 use testkit::memory::Store;
 
 use crate::{
@@ -44,6 +45,8 @@ const RULES: Rules = Rules {
         probe_cap: Duration::from_secs(900),
         retry_after_cap: Duration::from_secs(86_400),
     },
+    tried_for: Duration::from_secs(345_600),
+    health: HealthLimits { disable_after: Duration::from_secs(432_000) },
     hold: Duration::from_secs(1_209_600),
     concurrency: 5,
 };
@@ -149,7 +152,8 @@ pub(crate) fn deliverer<'w>(world: &'w World, rng: &mut StdRng) -> Option<Proces
         let store = &world.sim.store;
         let sender = &Calls { store, subscriber: &world.subscriber };
         let (lanes, registry, queue, rules) = (store, store, &world.wake, &RULES);
-        let drain = Drain { lanes, registry, queue, sender, rules, edge: EDGE };
+        let (notices, metrics) = (store, &Metrics::new("simulation"));
+        let drain = Drain { lanes, registry, queue, sender, notices, metrics, rules, edge: EDGE };
         let drained = drain.lane(&lane, &owner, world.now() + PASS).await;
         if drained.is_ok() && !is_ack_lost {
             world.wake.delete(&got.receipt);

@@ -4,6 +4,9 @@
 mod audit;
 mod changes;
 mod deployment;
+mod endpoint_life;
+mod endpoint_secrets;
+mod endpoint_setup;
 mod endpoints;
 mod fetching;
 mod health;

@@ -26,7 +26,8 @@ pub(crate) fn write(lane: &LaneId, delivery: &Delivery) -> Stored<Item> {
         .put("created_at", ms(delivery.created_at))
         .put_some("log", log(delivery)?)
         .put_some("finished_at", delivery.finished_at.map(ms))
-        .put_some("begun", begun(delivery)?);
+        .put_some("begun", begun(delivery)?)
+        .put_some("asked_at", delivery.asked_at.map(ms));
     Ok(item.done())
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn begun(delivery: &Delivery) -> Stored<Option<AttributeValue>> {
 
 pub(crate) fn read(item: &Item) -> Stored<Delivery> {
     let item = Reader(item);
-    let event = item.str("sk")?.strip_prefix("DELIVERY#").and_then(|id| id.parse().ok());
+    let event = item.str("sk")?.strip_prefix(keys::DELIVERIES).and_then(|id| id.parse().ok());
     Ok(Delivery {
         event: event.ok_or_else(|| item.bad("sk"))?,
         event_type: item.str("type")?.to_owned(),
@@ -73,6 +74,7 @@ pub(crate) fn read(item: &Item) -> Stored<Delivery> {
         log: item.some("log", Reader::json)?.unwrap_or_default(),
         finished_at: item.some("finished_at", Reader::time)?,
         begun: item.some("begun", Reader::json)?,
+        asked_at: item.some("asked_at", Reader::time)?,
     })
 }
 
@@ -126,7 +128,8 @@ mod tests {
     #[test]
     fn a_delivery_reads_back_as_it_was_put() {
         let ended = Delivery { state: State::Dead, finished_at: Some(at(9)), ..tried() };
-        for delivery in [a_delivery(), tried(), tried().begins("holder-1", at(7)), ended] {
+        let asked = ended.asked_for(at(99), at(10));
+        for delivery in [a_delivery(), tried(), tried().begins("holder-1", at(7)), ended, asked] {
             assert_eq!(read(&write(&a_lane(), &delivery).unwrap()).unwrap(), delivery);
         }
     }

@@ -25,6 +25,7 @@ pub async fn outbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         of_many_same_requests_at_once_one_is_written,
         a_relayed_event_says_to_whom_and_is_no_longer_owed,
         marking_what_is_not_there_makes_nothing,
+        an_event_whose_endpoints_are_known_is_never_owed,
         what_is_unrelayed_is_given_oldest_first_and_strictly_before,
         the_backlog_counts_what_is_still_new,
     );
@@ -42,7 +43,8 @@ async fn a_published_event_reads_back_byte_by_byte(on: &impl Tables) -> Kept {
         payload: Payload::Bucket(Sha256Hash::of(raw)),
         aggregate_version: None,
         traceparent: None,
-        labels: std::collections::BTreeMap::new(),
+        labels: [("region".to_owned(), "eu".to_owned()), ("shop".to_owned(), "\"7\"".to_owned())]
+            .into(),
         ..outgoing(event_id(0, 2), b"")
     };
     let empty = outgoing(event_id(0, 3), b"");
@@ -94,6 +96,7 @@ async fn an_idempotency_key_holds_for_its_event_and_its_tenant(on: &impl Tables)
         OutboxEvent { event_type: "other".to_owned(), ..same.clone() },
         OutboxEvent { schema_version: same.schema_version + 1, ..same.clone() },
         OutboxEvent { aggregate_id: "other".to_owned(), ..same.clone() },
+        OutboxEvent { labels: [("region".to_owned(), "eu".to_owned())].into(), ..same.clone() },
         OutboxEvent { aggregate_version: Some(99), ..same },
     ];
     for other in others {
@@ -140,6 +143,23 @@ async fn a_relayed_event_says_to_whom_and_is_no_longer_owed(on: &impl Tables) ->
         let row = on.outbox().event(&demo(), event.id).await?.unwrap();
         assert_eq!(row, OutboxRow { event, relayed: Some(relayed) });
         assert!(unrelayed(on, at(60)).await?.is_empty());
+    }
+    Ok(())
+}
+
+async fn an_event_whose_endpoints_are_known_is_never_owed(on: &impl Tables) -> Kept {
+    let outbox = on.outbox();
+    let event = outgoing(event_id(0, 1), b"{}");
+    let relayed = Relayed { at: at(5), endpoints: vec![EndpointId::new(Uuid::from_u128(3))] };
+    outbox.publish_to(&event, &relayed).await?;
+    let row = OutboxRow { event: event.clone(), relayed: Some(relayed.clone()) };
+    assert_eq!(outbox.event(&event.tenant, event.id).await?, Some(row.clone()));
+    // A late mark, or the same call again, changes nothing.
+    let other = Relayed { at: at(9), endpoints: Vec::new() };
+    outbox.publish_to(&event, &other).await?;
+    assert_eq!(outbox.event(&event.tenant, event.id).await?, Some(row));
+    for shard in 0..on.shards() {
+        assert_eq!(outbox.unrelayed_backlog(shard).await?, Backlog::default());
     }
     Ok(())
 }

@@ -22,11 +22,11 @@ use domain::{
     body::Sha256Hash,
     bulk::Work,
     delivery::Delivery,
-    endpoint::{Endpoint, Health},
+    endpoint::{Endpoint, Gone, Health, Notice},
     event::{Object, ObjectRef},
     id::{EndpointId, EventId, InboxKey, ReplayId, SourceName, TenantId},
     inbox::Row,
-    lane::{Breaker, LaneId, Pointer},
+    lane::{LaneId, Left, Pointer},
     outbox::{OutboxEvent, OutboxRow},
     ports::{AuditEntry, Owed, PublishedKey, SealedSecret, Stored, turns::Standing},
     source::Source,
@@ -93,10 +93,14 @@ pub struct Tables {
     pub pointers: BTreeSet<(LaneId, Pointer)>,
     /// Health by endpoint.
     pub health: BTreeMap<(TenantId, EndpointId), Health>,
+    /// What owners of endpoints were told.
+    pub notices: Vec<(EndpointId, Notice)>,
     /// Sources.
     pub sources: BTreeMap<SourceName, Source>,
     /// Endpoints and their sealed secrets.
     pub endpoints: BTreeMap<(TenantId, EndpointId), (Endpoint, Vec<SealedSecret>)>,
+    /// Endpoints that were deleted.
+    pub gone: BTreeMap<(TenantId, EndpointId), Gone>,
     /// Changes of a tenant's endpoints.
     pub epochs: BTreeMap<TenantId, u64>,
     /// Who did what.
@@ -131,8 +135,8 @@ pub struct LaneItem {
     pub wakes: u64,
     /// When the sweeper wakes it.
     pub wake_at: Option<Timestamp>,
-    /// Its circuit.
-    pub breaker: Breaker,
+    /// What its last holder left.
+    pub left: Left,
 }
 
 impl Store {
