@@ -3,6 +3,8 @@
 //! The libraries judge by the clock of this machine. So the thirty hours are played once for each attempt, each time
 //! begun so long ago that this attempt is made now.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
