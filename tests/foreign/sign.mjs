@@ -7,7 +7,7 @@
 //
 // A secret that is a pair is written `name:secret`. A signature by a `recipe` is ours, because the library only verifies;
 // all others are the library's.
-import { createHash, createHmac, webcrypto } from "node:crypto";
+import { createHash, createHmac, createPublicKey, verify, webcrypto } from "node:crypto";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -95,6 +95,21 @@ const providers = {
       },
       judge: ({ secret, headers, body }) =>
         verifyKey(body, headers["x-signature-ed25519"], headers["x-signature-timestamp"], secret),
+    };
+  },
+
+  // Signatures `v1a` of Standard Webhooks, which its public libraries do not verify: by the Ed25519 of OpenSSL.
+  async ed25519() {
+    return {
+      judge: ({ secret, headers, body }) => {
+        const [id, time] = [headers["webhook-id"], headers["webhook-timestamp"]];
+        if (Math.abs(seconds(Date.now()) - Number(time)) > 300) throw new Error("too old, or too new");
+        const x = Buffer.from(secret.replace(/^whpk_/, ""), "base64").toString("base64url");
+        const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
+        const signed = Buffer.from(`${id}.${time}.${body}`);
+        const signatures = headers["webhook-signature"].split(" ").filter((one) => one.startsWith("v1a,"));
+        return signatures.some((one) => verify(null, signed, key, Buffer.from(one.slice(4), "base64")));
+      },
     };
   },
 

@@ -11,6 +11,8 @@
 mod change;
 #[path = "foreign/library.rs"]
 mod library;
+#[path = "foreign/ours.rs"]
+mod ours;
 #[path = "foreign/parties.rs"]
 mod parties;
 #[path = "foreign/party.rs"]
@@ -220,7 +222,11 @@ mod the_library_only_verifies_and_agrees_with_us {
 }
 
 /// The public library of Standard Webhooks verifies what the deliverer sent, and refuses it with a byte changed.
-async fn our_webhooks_are_believed(language: Language, tenant: &str) -> Result<()> {
+async fn our_webhooks_are_believed(
+    language: Language,
+    library: &'static str,
+    tenant: &str,
+) -> Result<()> {
     if !language.is_there()? {
         return Ok(());
     }
@@ -233,13 +239,14 @@ async fn our_webhooks_are_believed(language: Language, tenant: &str) -> Result<(
         let id = api.publish(&event, None).await?.text("/id")?;
         api.until_outgoing(tenant, &id, "succeeded").await?;
     }
-    let mut library = Library::load(language, "standardwebhooks")?;
+    let mut library = Library::load(language, library)?;
     let seen = subscriber.seen();
     ensure!(seen.len() == 2, "{} webhooks came", seen.len());
     for seen in seen {
-        let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+        // All headers, as a framework would hand them over.
+        let names = seen.headers.keys().map(|name| name.to_string());
         let headers: BTreeMap<_, _> =
-            names.into_iter().map(|name| (name.to_owned(), seen.header(name).to_owned())).collect();
+            names.map(|name| (name.clone(), seen.header(&name).to_owned())).collect();
         let body = String::from_utf8(seen.body.to_vec())?;
         let call = Call {
             secret: endpoint.secret.clone(),
@@ -260,11 +267,23 @@ async fn our_webhooks_are_believed(language: Language, tenant: &str) -> Result<(
 /// L17
 #[tokio::test]
 async fn standard_webhooks_library_for_node_believes_our_webhooks() -> Result<()> {
-    our_webhooks_are_believed(Language::Node, "standard-node").await
+    our_webhooks_are_believed(Language::Node, "standardwebhooks", "standard-node").await
 }
 
 /// L17
 #[tokio::test]
 async fn standard_webhooks_library_for_python_believes_our_webhooks() -> Result<()> {
-    our_webhooks_are_believed(Language::Python, "standard-python").await
+    our_webhooks_are_believed(Language::Python, "standardwebhooks", "standard-python").await
+}
+
+/// L17
+#[tokio::test]
+async fn svix_library_for_node_believes_our_webhooks() -> Result<()> {
+    our_webhooks_are_believed(Language::Node, "svix", "svix-node").await
+}
+
+/// L17
+#[tokio::test]
+async fn svix_library_for_python_believes_our_webhooks() -> Result<()> {
+    our_webhooks_are_believed(Language::Python, "svix", "svix-python").await
 }

@@ -24,8 +24,9 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-/// One request. The body and the headers are signed already.
-#[derive(Clone, Debug)]
+/// One request. The body and the headers are signed already. Does not print what it holds: a token may stand in its URL,
+/// and a client's secret in its body.
+#[derive(Clone)]
 pub struct Post {
     /// Where to.
     pub url: EndpointUrl,
@@ -35,6 +36,17 @@ pub struct Post {
     pub body: Bytes,
     /// When it must have ended, the answer read.
     pub by: Instant,
+}
+
+impl fmt::Debug for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.keys().collect();
+        f.debug_struct("Post")
+            .field("to", &self.url.authority())
+            .field("headers", &names)
+            .field("bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What an endpoint answered. The status decides; the rest is for people.

@@ -1,5 +1,7 @@
 //! Who listens at a URL, ready to be sent to: what is signed with, what he is shown, what else he wants to see.
 
+use std::fmt;
+
 use domain::{
     address::{BadUrl, EndpointUrl},
     endpoint::{Endpoint, StaticHeaders, Style},
@@ -14,7 +16,6 @@ use signing::{EndpointSecret, Secret};
 use super::{Attempts, auth::Shown};
 
 /// Who listens at a URL, and what he is sent.
-#[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) endpoint: EndpointId,
     pub(super) url: Result<EndpointUrl, BadUrl>,
@@ -25,6 +26,12 @@ pub(super) struct Receiver {
     pub(super) own: Option<StaticHeaders>,
     /// What it is shown; `None` if that cannot be had.
     pub(super) shown: Option<Shown>,
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
 }
 
 impl Receiver {

@@ -85,10 +85,7 @@ pub(super) struct Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("url", &self.url)
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("id", &self.id).finish_non_exhaustive()
     }
 }
 

@@ -300,3 +300,57 @@ async fn a_secret_is_unsealed_once_and_for_its_own_endpoint_only() {
     let outcome = world.attempt(4).await.outcome;
     assert_eq!(outcome, Outcome::Failed { cause: Cause::Internal });
 }
+
+/// What is written down for receivers is what they get: each header once, and no other.
+#[tokio::test]
+async fn the_table_of_headers_is_what_is_sent() {
+    let page = include_str!("../../README.md");
+    let (_, rest) = page.split_once("## What a receiver gets").unwrap();
+    let (section, _) = rest.split_once("\n### ").unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+    let mut written: Vec<_> = names.filter(|name| *name != "authorization").collect();
+    let mut world = World::new().with_secret(&secret(1), None).await;
+    world.event.aggregate_version = Some(1);
+    world.publish(&world.event);
+    world.attempt(0).await;
+    let [post] = world.posts().try_into().unwrap();
+    let mut sent: Vec<_> = post.headers.keys().map(http::HeaderName::as_str).collect();
+    written.sort_unstable();
+    sent.sort_unstable();
+    assert_eq!(written, sent);
+}
+
+/// RPL-health-and-secret: what was first sent before a rotation is sent again with what is valid now, under its old id.
+#[tokio::test]
+async fn a_redelivery_is_signed_with_the_secret_of_its_own_day() {
+    let mut world = World::new().with_secret(&secret(1), None).await;
+    world.attempt(0).await;
+    CLOCK.set(T0 + 30 * 86_400);
+    world.sealed[0].expires_at = Some(at(T0 + 86_400));
+    let world = world.with_secret(&secret(2), None).await;
+    world.attempt(26).await;
+    let [first, again] = world.posts().try_into().unwrap();
+    let now = T0 + 30 * 86_400;
+    assert!(verifies(&again, &secret(2).expose(), "standard_webhooks", now));
+    assert!(!verifies(&again, &secret(1).expose(), "standard_webhooks", now));
+    assert_eq!(header(&again, "webhook-id"), header(&first, "webhook-id"));
+    assert_eq!((again.body, header(&first, "webhook-attempt")), (first.body.clone(), "1"));
+}
+
+/// SEC-secret-in-logs, SEC-url-token: a request prints where it goes, and nothing that it holds.
+#[tokio::test]
+async fn a_request_does_not_print_what_it_holds() {
+    let mut world = World::new().with_secret(&secret(1), None).await;
+    let url = "https://example.com/CANARY?token=CANARY".to_owned();
+    world.endpoint.destination = Destination::Https(url);
+    world.event.payload = Payload::Inline(br#""CANARY""#.to_vec());
+    world.publish(&world.event);
+    world.attempt(0).await;
+    let [post] = world.posts().try_into().unwrap();
+    let printed = format!("{post:?}");
+    assert!(printed.contains("example.com") && printed.contains("8"), "{printed}");
+    assert!(!printed.contains("CANARY") && !printed.contains("v1,"), "{printed}");
+    let target = world.sender().open(world.endpoint.clone(), world.sealed.clone()).await.unwrap();
+    assert!(!format!("{target:?}").contains("CANARY"));
+}

@@ -29,7 +29,8 @@ async fn the_bytes_of_every_style_are_frozen_and_signed() {
             assert_eq!(post.body, world.posts()[0].body);
             assert_eq!(header(&post, "content-type"), content_type);
             assert_eq!(header(&post, "webhook-aggregate-version"), "7");
-            assert!(std::str::from_utf8(&post.body).unwrap().contains(part), "{post:?}");
+            let text = std::str::from_utf8(&post.body).unwrap();
+            assert!(text.contains(part), "{text}");
         }
     }
 }

@@ -309,7 +309,7 @@ mod tests {
         Cause::HeldExpired,
     ];
 
-    /// F27: what, why, and what to do, in whole sentences; no two causes read alike.
+    /// J32: what, why, and what to do, in whole sentences; no two outcomes read alike.
     #[test]
     fn every_outcome_says_what_why_and_what_to_do() {
         let failed = CAUSES.into_iter().map(|cause| Outcome::Failed { cause });

@@ -130,6 +130,21 @@ mod tests {
         }
     }
 
+    /// What is stored keeps its form.
+    #[test]
+    fn an_auth_is_stored_by_its_kind() {
+        let check = |auth: Auth, text: &str| {
+            assert_eq!(serde_json::to_string(&auth).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Auth>(text).unwrap(), auth);
+        };
+        check(basic("hooks"), r#"{"kind":"basic","user":"hooks"}"#);
+        check(Auth::Bearer, r#"{"kind":"bearer"}"#);
+        check(
+            oauth2("https://example.com/", "c", None),
+            r#"{"kind":"oauth2","token_url":"https://example.com/","client_id":"c","credentials_in":"header"}"#,
+        );
+    }
+
     /// RFC 7617
     #[test]
     fn a_user_ends_at_the_first_colon() {
