@@ -205,3 +205,20 @@ async fn what_is_no_batch_at_all_is_an_empty_one() {
         assert_eq!(failed(&relay, &nonsense).await, Vec::<String>::new());
     }
 }
+
+/// OUT-stream-checkpoint: the time of an invocation ends, and the next one goes on from there.
+#[tokio::test]
+async fn when_its_time_is_up_the_stream_goes_back_to_the_first_event_that_is_not_done() {
+    let endpoints: Vec<_> = (1..=300).map(|n| endpoint("acme", n)).collect();
+    let events = ["in_1", "in_2", "in_3"].map(|name| event("acme", name));
+    let relay = relay(&endpoints, &events);
+    let records: Vec<_> = (1..).zip(&events).map(|(n, event)| record(n, event)).collect();
+    // A step holds one event with 300 endpoints, and the clock of this test is past the end after it.
+    let answer = relay.handle(&batch(&records), 110_000 + 10_000).await.unwrap();
+    let again: Vec<_> =
+        answer.batch_item_failures.iter().map(|item| item.item_identifier.as_deref()).collect();
+    assert_eq!((again.as_slice(), relayed(&relay)), ([Some("2")].as_slice(), 1));
+    // A second before that there is time, but the clock does not move in this test.
+    let answer = relay.handle(&batch(&records[1..]), 110_000 + 10_001).await.unwrap();
+    assert_eq!((answer.batch_item_failures.len(), relayed(&relay)), (0, 3));
+}

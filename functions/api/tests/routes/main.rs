@@ -16,3 +16,4 @@ mod replays;
 mod schemes;
 mod secrets;
 mod sources;
+mod unmatched;

@@ -613,3 +613,17 @@ async fn the_first_step_is_always_taken() {
         "{fates:?}"
     );
 }
+
+/// Steps go in the order of ids, whatever order a registry lists endpoints in: a checkpoint is a place in that order.
+#[test]
+fn a_course_goes_in_the_order_of_ids() {
+    let event = event("acme", "in_1", 200);
+    let (one, two, three) =
+        (endpoint("acme", 1, &[]), endpoint("acme", 2, &[]), endpoint("acme", 3, &[]));
+    let mut course = Course::new(&event, vec![&three, &one, &two], None);
+    course.advance(2);
+    assert_eq!(course.done(), [endpoint_id(1), endpoint_id(2)]);
+    let mut course = Course::new(&event, vec![&three, &one, &two], None);
+    course.resume(vec![endpoint_id(1), endpoint_id(2)]);
+    assert_eq!(course.left(), 1);
+}
