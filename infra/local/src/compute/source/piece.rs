@@ -256,9 +256,7 @@ mod tests {
     #[test]
     fn each_item_is_the_same_lanes_for_ever_and_all_lanes_have_some() {
         let lanes = |of: u64| -> Vec<Vec<u64>> {
-            let has = |lane| {
-                (0..60).filter(move |n| Share { lane, of }.has(&record(*n, 0).event))
-            };
+            let has = |lane| (0..60).filter(move |n| Share { lane, of }.has(&record(*n, 0).event));
             (0..of).map(|lane| has(lane).collect()).collect()
         };
         assert_eq!(lanes(1), [(0..60).collect::<Vec<_>>()]);
