@@ -20,6 +20,7 @@ use flow::{
 };
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use http::HeaderMap;
+use jiff::Timestamp;
 use rand::{RngExt as _, rngs::StdRng};
 use serde_json::{Value, json};
 use signing::{Request, lookup::Call, sign::Outgoing};
