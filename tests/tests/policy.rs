@@ -51,6 +51,22 @@ const UNUSED: &[(&str, &str, &str, &str)] = &[
         "",
         "S3 itself asks it, to tell an absent object from a forbidden one",
     ),
+    ("relay", "dynamodb:GetItem", "OutboxTable", "an event for more endpoints than one step takes"),
+    ("relay", "s3:GetObject", "/out/*", "a filter on a payload that stands in the bucket"),
+    (
+        "relay",
+        "s3:ListBucket",
+        "",
+        "S3 itself asks it, to tell an absent object from a forbidden one",
+    ),
+    ("relay", "sqs:SendMessage", "StreamFailures", "the event source does it when it gives up"),
+    ("sweeper", "s3:GetObject", "/out/*", "a filter on a payload that stands in the bucket"),
+    (
+        "sweeper",
+        "s3:ListBucket",
+        "",
+        "S3 itself asks it, to tell an absent object from a forbidden one",
+    ),
     ("ingress", "dynamodb:UpdateItem", "RegistryTable", "a handshake that brings a secret"),
     ("ingress", "secretsmanager:CreateSecret", "/in/*", "a handshake that brings a secret"),
     ("ingress", "secretsmanager:PutSecretValue", "/in/*", "a handshake that brings a secret"),
@@ -146,6 +162,7 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.client().get("/v1/sources/mirrored/rejected").await?.good()?;
     rotate(api.client(), &forwarded).await?;
     api.client().get("/v1/tenants/policy/endpoints").await?.good()?;
+    api.client().get("/v1/tenants/policy/events/unmatched").await?.good()?;
     let path = format!("/v1/tenants/policy/endpoints/{}", endpoint.id);
     api.client().get(&path).await?.good()?;
 

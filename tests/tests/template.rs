@@ -179,6 +179,30 @@ fn the_stream_is_read_from_its_beginning_and_given_up_at_some_point() {
                 Value::Null,
             ),
             (
+                "/Resources/RelayFunction/Properties/Events/Outbox/Properties/BisectBatchOnFunctionError",
+                json!(false),
+            ),
+            (
+                "/Resources/RelayFunction/Properties/Events/Outbox/Properties/MaximumRecordAgeInSeconds",
+                json!(-1),
+            ),
+            (
+                "/Resources/RelayFunction/Properties/Events/Outbox/Properties/MaximumRecordAgeInSeconds",
+                json!(86_400),
+            ),
+            (
+                "/Resources/RelayFunction/Properties/Events/Outbox/Properties/DestinationConfig",
+                Value::Null,
+            ),
+            (
+                "/Resources/RelayFunction/Properties/Events/Outbox/Properties/DestinationConfig/OnFailure/Destination/Fn::GetAtt",
+                json!("WakeDlq.Arn"),
+            ),
+            (
+                "/Resources/RelayFunction/Properties/Events/Outbox/Properties/ParallelizationFactor",
+                json!(1),
+            ),
+            (
                 "/Resources/RelayFunction/Properties/Events/Outbox/Properties/FilterCriteria/Filters/0/Pattern",
                 json!(r#"{"dynamodb":{"NewImage":{"relay_state":{"S":["DONE"]}}}}"#),
             ),

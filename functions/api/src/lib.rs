@@ -18,6 +18,7 @@ pub mod received;
 pub mod replays;
 pub mod request;
 pub mod sources;
+pub mod unmatched;
 
 use std::{fmt, sync::Arc};
 
@@ -227,6 +228,7 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/replays/{replay}/cancel", post(replays::cancel::<P>))
         .merge(endpoints::routes::<P>())
         .route("/v1/events", post(outgoing::publish::<P>))
+        .route("/v1/tenants/{tenant}/events/unmatched", get(unmatched::list::<P>))
         .route("/v1/tenants/{tenant}/events/{event}", get(outgoing::story::<P>))
         .route(
             "/v1/tenants/{tenant}/events/{event}/endpoints/{endpoint}/redeliver",

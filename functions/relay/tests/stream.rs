@@ -73,17 +73,22 @@ fn record(sequence: u64, event: &OutboxEvent) -> Value {
     })
 }
 
-type MemoryRelay = Relay<Store, Store, Store, MemoryQueue>;
+type MemoryRelay = Relay<Store, Store, Store, MemoryQueue, Store, fn() -> Timestamp>;
+
+/// Never: an invocation has its time.
+const ENDS: u64 = 10_000_000_000_000;
 
 fn relay(endpoints: &[Endpoint], events: &[OutboxEvent]) -> MemoryRelay {
-    let relay = Relay {
+    let relay = MemoryRelay {
         lanes: Store::new(1),
         outbox: Store::new(1),
         registry: Store::new(1),
         queue: MemoryQueue::new(Duration::from_secs(60), 9),
+        bodies: Store::new(1),
         cache: EndpointCache::default(),
         deadline: Duration::from_secs(345_600),
         metrics: Metrics::new("test"),
+        now: || at(110),
     };
     for endpoint in endpoints {
         let key = (endpoint.tenant.clone(), endpoint.id);
@@ -101,7 +106,7 @@ fn batch(records: &[Value]) -> Value {
 }
 
 async fn failed(relay: &MemoryRelay, batch: &Value) -> Vec<String> {
-    let answer = relay.handle(batch, at(110)).await.unwrap();
+    let answer = relay.handle(batch, ENDS).await.unwrap();
     // The platform reads exactly this shape; anything else is taken for a whole success.
     let json = serde_json::to_value(&answer).unwrap();
     let failures = json["batchItemFailures"].as_array().unwrap();
@@ -190,7 +195,7 @@ async fn a_failure_without_a_sequence_number_fails_the_batch() {
     relay.lanes.chaos.on("fanout.put_delivery", When::Before, Fault::Unavailable);
     let mut nameless = record(1, &events[0]);
     nameless["dynamodb"].as_object_mut().unwrap().remove("SequenceNumber");
-    assert!(relay.handle(&batch(&[nameless]), at(110)).await.is_err());
+    assert!(relay.handle(&batch(&[nameless]), ENDS).await.is_err());
 }
 
 #[tokio::test]
@@ -199,4 +204,21 @@ async fn what_is_no_batch_at_all_is_an_empty_one() {
     for nonsense in [json!(null), json!({}), json!({"Records": {}}), json!([])] {
         assert_eq!(failed(&relay, &nonsense).await, Vec::<String>::new());
     }
+}
+
+/// OUT-stream-checkpoint: the time of an invocation ends, and the next one goes on from there.
+#[tokio::test]
+async fn when_its_time_is_up_the_stream_goes_back_to_the_first_event_that_is_not_done() {
+    let endpoints: Vec<_> = (1..=300).map(|n| endpoint("acme", n)).collect();
+    let events = ["in_1", "in_2", "in_3"].map(|name| event("acme", name));
+    let relay = relay(&endpoints, &events);
+    let records: Vec<_> = (1..).zip(&events).map(|(n, event)| record(n, event)).collect();
+    // A step holds one event with 300 endpoints, and the clock of this test is past the end after it.
+    let answer = relay.handle(&batch(&records), 110_000 + 10_000).await.unwrap();
+    let again: Vec<_> =
+        answer.batch_item_failures.iter().map(|item| item.item_identifier.as_deref()).collect();
+    assert_eq!((again.as_slice(), relayed(&relay)), ([Some("2")].as_slice(), 1));
+    // A second before that there is time, but the clock does not move in this test.
+    let answer = relay.handle(&batch(&records[1..]), 110_000 + 10_001).await.unwrap();
+    assert_eq!((answer.batch_item_failures.len(), relayed(&relay)), (0, 3));
 }

@@ -25,8 +25,8 @@ use std::time::Duration;
 use domain::{
     message::{InboundMessage, WakeMessage},
     ports::{
-        Bulk, DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, PublishedKeys, Queue, Registry,
-        SourceSecrets, State, StoreError, Walk, Watch,
+        Bodies, Bulk, DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, PublishedKeys, Queue,
+        Registry, SourceSecrets, State, StoreError, Walk, Watch,
     },
 };
 use flow::fanout::EndpointCache;
@@ -66,7 +66,7 @@ pub struct Rules {
 
 /// What a sweep works with.
 #[derive(Debug)]
-pub struct Sweeper<'a, I, S, O, L, R, Q, W, N, K, P> {
+pub struct Sweeper<'a, I, S, O, L, R, Q, W, N, K, P, B> {
     /// Events received.
     pub inbox: &'a I,
     /// The lease, and when each source was last heard.
@@ -83,6 +83,8 @@ pub struct Sweeper<'a, I, S, O, L, R, Q, W, N, K, P> {
     pub wake: &'a W,
     /// What is owed to providers.
     pub errands: Errands<'a, K, P>,
+    /// Large payloads of outgoing events.
+    pub bodies: &'a B,
     /// Endpoints as they were read before.
     pub cache: &'a EndpointCache,
     /// The waits and limits.
@@ -137,7 +139,7 @@ impl Part {
     }
 }
 
-impl<I, S, O, L, R, Q, W, N, K, P> Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>
+impl<I, S, O, L, R, Q, W, N, K, P, B> Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>
 where
     I: Inbox + DueInbox + Walk,
     S: State + Watch + PublishedKeys,
@@ -149,6 +151,7 @@ where
     N: Fn() -> Timestamp + Sync,
     K: SourceSecrets,
     P: Provider,
+    B: Bodies,
 {
     /// Makes one sweep as `owner`, a name that no other sweep has.
     ///

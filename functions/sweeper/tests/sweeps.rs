@@ -187,6 +187,7 @@ impl Bench {
             inbound: &self.inbound,
             wake: &self.wake,
             errands: Errands { secrets: &self.secrets, provider: &self.provider },
+            bodies: &self.store,
             cache: &self.cache,
             rules: RULES,
             metrics: &self.metrics,
@@ -210,7 +211,11 @@ impl Bench {
     }
 
     fn endpoint(&self) -> EndpointId {
-        let id = EndpointId::new(uuid::Uuid::from_u128(7));
+        self.endpoint_numbered(7)
+    }
+
+    fn endpoint_numbered(&self, n: u128) -> EndpointId {
+        let id = EndpointId::new(uuid::Uuid::from_u128(n));
         let endpoint = Endpoint {
             lanes: vec![LaneCount { from: Timestamp::UNIX_EPOCH, count: 1 }],
             ..Endpoint::new(
@@ -450,6 +455,40 @@ async fn one_part_that_fails_does_not_stop_the_others() {
         let lines = bench.metrics.lines(at(0)).join("");
         assert!(lines.contains("webhooks_pending_count"), "{call}");
     }
+}
+
+/// OUT-fanout-partial: an event for many endpoints goes over as many sweeps as it takes.
+#[tokio::test]
+async fn an_event_for_many_endpoints_goes_on_in_the_next_sweep() {
+    let mut bench = Bench::new();
+    let endpoints: Vec<_> = (0..1_700).map(|n| bench.endpoint_numbered(n)).collect();
+    let event = bench.outgoing("many", 0);
+    bench.at(200);
+    // The budget is 45 seconds, and each look at the clock takes six.
+    bench.pace = 6;
+    done(bench.sweep().await, 0, 0);
+    let reached = bench.store.reached(&tenant(), event).await.unwrap().len();
+    assert!(reached > 0 && reached < 1_700 && reached % 500 == 0, "{reached}");
+    bench.pace = 0;
+    bench.at(300);
+    let Swept::Done { started, .. } = bench.sweep().await.unwrap() else { panic!() };
+    let tables = bench.store.tables();
+    let lanes = tables.lanes.values().filter(|lane| lane.wake_at.is_some()).count();
+    assert_eq!((tables.deliveries.len(), lanes), (1_700, 1_700));
+    let relayed = tables.outbox[&(tenant(), event)].relayed.clone().unwrap();
+    assert_eq!(relayed.endpoints, endpoints);
+    assert!(started >= 1);
+}
+
+/// What the sweeper relays is as visible as what the stream brings.
+#[tokio::test]
+async fn an_event_that_nobody_wants_is_counted_by_whoever_relays_it() {
+    let bench = Bench::new();
+    bench.outgoing("nobody's", 0);
+    bench.at(121);
+    done(bench.sweep().await, 1, 0);
+    let lines = bench.metrics.lines(at(121)).join("");
+    assert!(lines.contains(r#""relay_unmatched_total":1"#), "{lines}");
 }
 
 /// E19

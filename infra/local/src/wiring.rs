@@ -134,6 +134,14 @@ pub enum EventSource {
         item_failures: bool,
         /// `MaximumRetryAttempts`; `None` is for ever.
         retries: Option<u32>,
+        /// `MaximumRecordAgeInSeconds`; `None` is as long as the stream keeps them.
+        max_age: Option<Duration>,
+        /// `BisectBatchOnFunctionError` is set.
+        bisect: bool,
+        /// The ARN of the queue of `DestinationConfig.OnFailure`.
+        on_failure: Option<String>,
+        /// `ParallelizationFactor`.
+        lanes: u64,
         /// `FilterCriteria` patterns; one must match. Empty: all records pass.
         filters: Vec<serde_json::Value>,
     },

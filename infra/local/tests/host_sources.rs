@@ -15,11 +15,12 @@ use local::{
         source::{
             checkpoint::Checkpoint,
             filter::Pattern,
+            piece::Share,
             queue::QueueSource,
-            stream::{Place, StreamSource},
+            stream::{OnFailure, Place, StreamSource},
         },
     },
-    services::{Options, Services},
+    services::{Clock, Options, Services},
     wiring::{Queue, Table, Wiring},
 };
 use serde_json::{Value, json};
@@ -44,6 +45,8 @@ struct Script {
     answers: Arc<Mutex<VecDeque<Told>>>,
     seen: mpsc::UnboundedSender<Value>,
     may_answer: Arc<Semaphore>,
+    /// Who gets this record dies of it.
+    poison: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +62,12 @@ impl Script {
         let (seen, events) = mpsc::unbounded_channel();
         let answers = Arc::new(Mutex::new(answers.iter().cloned().collect()));
         (
-            Self { answers, seen, may_answer: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)) },
+            Self {
+                answers,
+                seen,
+                may_answer: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+                poison: None,
+            },
             events,
         )
     }
@@ -68,7 +76,10 @@ impl Script {
 impl Invoke for Script {
     async fn invoke(&self, event: Bytes) -> Outcome {
         let event: Value = serde_json::from_slice(&event).unwrap();
-        let told = self.answers.lock().unwrap().pop_front();
+        let mut told = self.answers.lock().unwrap().pop_front();
+        if self.poison.is_some_and(|poison| names(&event).contains(&poison)) {
+            told = Some(Told::Error);
+        }
         self.seen.send(event.clone()).unwrap();
         self.may_answer.acquire().await.unwrap().forget();
         match told {
@@ -376,21 +387,47 @@ impl Streamed {
     }
 
     fn read(&self, script: Script, retries: Option<u32>, checkpoint: Checkpoint) -> Reading {
+        self.start(StreamSource { retries, ..self.source(script, checkpoint) })
+    }
+
+    /// A source that tries for ever.
+    fn source(&self, script: Script, checkpoint: Checkpoint) -> StreamSource<Script> {
         let pattern = json!({"dynamodb": {"NewImage": {"relay_state": {"S": ["NEW"]}}}});
-        let place = Place::default();
-        let kept = checkpoint.load().unwrap();
-        let source = StreamSource {
+        StreamSource {
             arn: STREAM.into(),
             batch: 10,
             window: Duration::ZERO,
             item_failures: true,
-            retries,
+            retries: None,
+            max_age: None,
+            bisect: false,
+            on_failure: None,
+            share: Share::WHOLE,
+            clock: Clock::system(),
             filters: vec![Pattern::parse(&pattern).unwrap()],
             streams: self.services.streams.clone(),
             function: script,
             checkpoint,
-            place: place.clone(),
-        };
+            place: Place::default(),
+        }
+    }
+
+    /// Who is told of what was given up.
+    fn on_failure(&self) -> Option<OnFailure> {
+        let queues = self.services.queues.acting_for("relay");
+        let function = "arn:aws:lambda:us-east-1:000000000000:function:relay".to_owned();
+        Some(OnFailure { queue: QUEUE.to_owned(), queues, function })
+    }
+
+    /// What that queue was told.
+    async fn given_up(&self) -> Vec<Value> {
+        let wait = Duration::from_millis(0);
+        let messages = self.services.queues.receive(QUEUE, 10, wait).await.unwrap();
+        messages.iter().map(|message| serde_json::from_str(&message.body).unwrap()).collect()
+    }
+
+    fn start(&self, source: StreamSource<Script>) -> Reading {
+        let (place, kept) = (source.place.clone(), source.checkpoint.load().unwrap());
         let (stop, stopping) = watch::channel(false);
         let mut running = JoinSet::new();
         running.spawn(source.run(kept, stopping));
@@ -515,4 +552,124 @@ async fn a_stop_in_the_middle_of_a_batch_keeps_the_point_that_was_reached() {
     streamed.at_the_end(&reading).await;
     reading.end().await;
     streamed.server.shutdown().await;
+}
+
+/// `OUT-poison-blocks-shard`: a function that dies of one record of ten.
+#[tokio::test]
+async fn a_batch_that_kills_its_function_is_halved_until_the_poison_is_alone() {
+    let streamed = Streamed::new().await;
+    let all = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"];
+    streamed.put(&all, "NEW").await;
+    let (mut script, mut events) = Script::new(&[]);
+    script.poison = Some("7");
+    let source = StreamSource {
+        retries: Some(1),
+        bisect: true,
+        on_failure: streamed.on_failure(),
+        ..streamed.source(script, Checkpoint::memory())
+    };
+    let reading = streamed.start(source);
+    streamed.at_the_end(&reading).await;
+    reading.end().await;
+    let mut done = Vec::new();
+    let mut alone = 0;
+    while let Ok(event) = events.try_recv() {
+        let names: Vec<_> = names(&event).into_iter().map(str::to_owned).collect();
+        if !names.contains(&"7".to_owned()) {
+            done.extend(names);
+        } else if names.len() == 1 {
+            alone += 1;
+        }
+    }
+    // Each other record once, in order; the poison has its try and its retry.
+    assert_eq!(
+        (done.as_slice(), alone),
+        (["1", "2", "3", "4", "5", "6", "8", "9", "10"].map(str::to_owned).as_slice(), 2)
+    );
+    let told = streamed.given_up().await;
+    let [told] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!(told["requestContext"]["condition"], "RetryAttemptsExhausted");
+    assert_eq!(told["requestContext"]["approximateInvokeCount"], 2);
+    assert_eq!(told["responseContext"]["functionError"], "Unhandled");
+    assert_eq!(told["DDBStreamBatchInfo"]["batchSize"], 1);
+    assert_eq!(told["DDBStreamBatchInfo"]["streamArn"], STREAM);
+}
+
+#[tokio::test]
+async fn records_that_are_too_old_are_given_up_unseen_and_told_of() {
+    let streamed = Streamed::new().await;
+    streamed.put(&["1", "2", "3"], "NEW").await;
+    let (script, mut events) = Script::new(&[]);
+    // A day later, by a clock of its own.
+    let later = Clock::system().now_ms() + 86_400_000;
+    let source = StreamSource {
+        max_age: Some(Duration::from_secs(3_600)),
+        on_failure: streamed.on_failure(),
+        clock: Clock::manual(later),
+        ..streamed.source(script, Checkpoint::memory())
+    };
+    let reading = streamed.start(source);
+    streamed.at_the_end(&reading).await;
+    reading.end().await;
+    assert!(events.try_recv().is_err());
+    let told = streamed.given_up().await;
+    let [told] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!(told["requestContext"]["condition"], "RecordAgeExceeded");
+    assert_eq!(told["DDBStreamBatchInfo"]["batchSize"], 3);
+}
+
+/// A stream that was written before anybody read it, and grows old while it is tried: the age ends the tries.
+#[tokio::test]
+async fn a_record_that_grows_too_old_while_it_is_tried_is_given_up() {
+    let streamed = Streamed::new().await;
+    streamed.put(&["1"], "NEW").await;
+    let (mut script, mut events) = Script::new(&[]);
+    script.poison = Some("1");
+    let clock = Clock::manual(Clock::system().now_ms());
+    let source = StreamSource {
+        max_age: Some(Duration::from_secs(3_600)),
+        on_failure: streamed.on_failure(),
+        clock: clock.clone(),
+        ..streamed.source(script, Checkpoint::memory())
+    };
+    let reading = streamed.start(source);
+    next(&mut events).await;
+    next(&mut events).await;
+    clock.advance(Duration::from_secs(7_200));
+    streamed.at_the_end(&reading).await;
+    reading.end().await;
+    let told = streamed.given_up().await;
+    let [told] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!(told["requestContext"]["condition"], "RecordAgeExceeded");
+}
+
+/// `ParallelizationFactor`: each item has its lane, and a lane that is stuck holds up no other.
+#[tokio::test]
+async fn a_lane_that_is_stuck_holds_up_no_other() {
+    let streamed = Streamed::new().await;
+    let keys: Vec<String> = (0..24).map(|n| n.to_string()).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    streamed.put(&keys, "NEW").await;
+    let (mut script, mut events) = Script::new(&[]);
+    script.poison = Some("0");
+    let lanes: Vec<_> = (0..3)
+        .map(|lane| {
+            let share = Share { lane, of: 3 };
+            let script = script.clone();
+            let source = streamed.source(script, Checkpoint::memory());
+            streamed.start(StreamSource { share, batch: 100, ..source })
+        })
+        .collect();
+    let mut done = std::collections::BTreeSet::new();
+    let mut stuck = std::collections::BTreeSet::new();
+    while done.len() + stuck.len() < keys.len() {
+        let event = next(&mut events).await;
+        let names: Vec<_> = names(&event).into_iter().map(str::to_owned).collect();
+        let set = if names.iter().any(|name| name == "0") { &mut stuck } else { &mut done };
+        set.extend(names);
+    }
+    assert!(done.is_disjoint(&stuck) && stuck.len() < 12 && done.len() > 8, "{done:?} {stuck:?}");
+    for lane in lanes {
+        lane.end().await;
+    }
 }

@@ -97,7 +97,7 @@ fn what_only_matters_on_aws_is_left_out_in_silence() {
 
 /// LOC-emulator-drift
 #[test]
-fn stream_settings_that_the_host_does_not_know_are_refused_for_now() {
+fn stream_settings_have_the_bounds_of_lambda_and_others_are_refused() {
     let function = |setting: &str| {
         format!(
             "Resources:
@@ -120,6 +120,8 @@ fn stream_settings_that_the_host_does_not_know_are_refused_for_now() {
             Stream: !GetAtt T.StreamArn
             StartingPosition: TRIM_HORIZON
             {setting}
+  Q:
+    Type: AWS::SQS::Queue
 "
         )
     };
@@ -127,14 +129,27 @@ fn stream_settings_that_the_host_does_not_know_are_refused_for_now() {
     for setting in [
         "BisectBatchOnFunctionError: true",
         "MaximumRecordAgeInSeconds: 3600",
+        "MaximumRecordAgeInSeconds: -1",
         "ParallelizationFactor: 4",
-        "DestinationConfig: { OnFailure: { Type: SQS, Destination: x } }",
+        "DestinationConfig: { OnFailure: { Type: SQS, Destination: !GetAtt Q.Arn } }",
     ] {
-        check(
-            &function(setting),
-            &[("20:13", "leave it out until the local host's stream source knows it")],
-        );
+        check(&function(setting), &[]);
     }
+    check(&function("MaximumRecordAgeInSeconds: 59"), &[("20:40", "must be 60 to 604800")]);
+    check(&function("MaximumRecordAgeInSeconds: 0"), &[("20:40", "must be 60 to 604800")]);
+    check(&function("ParallelizationFactor: 11"), &[("20:36", "must be 1 to 10")]);
+    check(
+        &function("DestinationConfig: { OnFailure: { Type: SNS, Destination: !GetAtt Q.Arn } }"),
+        &[("20:53", "must be SQS")],
+    );
+    check(
+        &function("DestinationConfig: { OnFailure: { Type: SQS, Destination: x } }"),
+        &[("20:45", "is not an AWS::SQS::Queue of this stack")],
+    );
+    check(
+        &function("TumblingWindowInSeconds: 30"),
+        &[("20:13", "is not honoured by the local host")],
+    );
     check(&function("Enabled: maybe"), &[("20:22", "must be true or false")]);
     check(
         &function("FilterCriteria: { Filters: [{ Pattern: '{' }] }"),

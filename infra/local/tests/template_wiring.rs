@@ -56,13 +56,14 @@ fn the_repositorys_own_template_is_accepted_in_every_environment() {
         json!({"StreamEnabled": true, "StreamViewType": "NEW_IMAGE"})
     );
     let relay = test.functions.iter().find(|function| function.binary == "relay").unwrap();
-    assert!(
-        relay
-            .events
-            .iter()
-            .any(|event| matches!(event, EventSource::Stream { arn, batch: 100, .. }
-        if Some(arn) == outbox.stream_arn.as_ref()))
-    );
+    let failures = test.queues.iter().find(|queue| queue.logical_id == "StreamFailures").unwrap();
+    assert!(relay.events.iter().any(|event| matches!(
+        event,
+        EventSource::Stream { arn, batch: 100, retries: Some(5), bisect: true, lanes: 2, max_age, on_failure, .. }
+            if Some(arn) == outbox.stream_arn.as_ref()
+                && *max_age == Some(Duration::from_secs(3_600))
+                && on_failure.as_ref() == Some(&failures.arn)
+    )));
     assert!(!test.apis[0].iam && test.apis[1].iam);
 }
 

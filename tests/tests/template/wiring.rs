@@ -61,7 +61,8 @@ pub(crate) fn item_failures(stack: &Stack) -> Vec<String> {
     silent.map(|(id, ..)| format!("{id} fails or succeeds with a whole batch")).collect()
 }
 
-/// The stream is read from its beginning, for new rows without a checkpoint only, and a bad batch is given up.
+/// The stream is read from its beginning, for new rows without a checkpoint only; a bad batch is split, tried a few times
+/// within an hour and given up where somebody sees it; and what is slow does not hold up a whole shard.
 pub(crate) fn stream(stack: &Stack) -> Vec<String> {
     let mut found = Vec::new();
     let sources = stack.sources("DynamoDB");
@@ -76,6 +77,26 @@ pub(crate) fn stream(stack: &Stack) -> Vec<String> {
     }
     if stack.number(&source["MaximumRetryAttempts"], "default").is_none_or(|retries| retries > 10) {
         found.push(format!("{id}: a bad batch blocks its shard for a day"));
+    }
+    if source["BisectBatchOnFunctionError"] != true {
+        found.push(format!("{id}: a bad record takes its whole batch with it"));
+    }
+    let age = stack.number(&source["MaximumRecordAgeInSeconds"], "default");
+    // The stream keeps records for a day: those behind a bad batch must not grow that old.
+    if age.is_none_or(|age| age > 6 * 3600) {
+        found.push(format!("{id}: a bad batch is tried for {age:?} s"));
+    }
+    let failures = json!({ "OnFailure": {
+        "Type": "SQS", "Destination": { "Fn::GetAtt": "StreamFailures.Arn" }
+    } });
+    if source["DestinationConfig"] != failures {
+        found.push(format!("{id} gives up unseen"));
+    }
+    for environment in stack.environments.keys().map(String::as_str).chain(["default"]) {
+        let lanes = stack.number(&source["ParallelizationFactor"], environment);
+        if !lanes.is_some_and(|lanes| (2..=10).contains(&lanes)) {
+            found.push(format!("{id}: a slow batch holds up its shard in {environment}"));
+        }
     }
     let pattern = source["FilterCriteria"]["Filters"][0]["Pattern"].as_str().unwrap_or_default();
     let wanted = json!({ "dynamodb": { "NewImage": {

@@ -19,3 +19,4 @@ mod replays;
 mod schemes;
 mod secrets;
 mod sources;
+mod unmatched;

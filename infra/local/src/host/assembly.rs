@@ -24,13 +24,14 @@ use crate::{
         source::{
             checkpoint::Checkpoint,
             filter::Pattern,
+            piece::Share,
             queue::QueueSource,
-            stream::{Place, StreamSource},
+            stream::{OnFailure, Place, StreamSource},
         },
         token::Token,
     },
     options::Options,
-    services::Services,
+    services::{Clock, Services},
     wiring::{EventSource, Function, Wiring},
 };
 
@@ -124,7 +125,7 @@ impl Assembly<'_> {
                         }
                     }
                     EventSource::Stream { arn, .. } => {
-                        if let Some((source, kept)) = self.stream(function, pool, event)? {
+                        for (source, kept) in self.stream(function, pool, event)? {
                             places.push((arn.clone(), source.place.clone()));
                             running.spawn(source.run(kept, stop.clone()));
                         }
@@ -179,39 +180,71 @@ impl Assembly<'_> {
         function: &Function,
         pool: &Pool,
         event: &EventSource,
-    ) -> Result<Option<Resumed>, HostError> {
-        let EventSource::Stream { arn, batch, window, item_failures, retries, filters } = event
+    ) -> Result<Vec<Resumed>, HostError> {
+        let EventSource::Stream {
+            arn,
+            batch,
+            window,
+            item_failures,
+            retries,
+            max_age,
+            bisect,
+            on_failure,
+            lanes,
+            filters,
+        } = event
         else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
-        let filters = filters.iter().map(Pattern::parse).collect::<Result<_, _>>();
+        let filters = filters.iter().map(Pattern::parse).collect::<Result<Vec<_>, _>>();
         let filters = filters.map_err(|source| HostError::Filter {
             function: function.logical_id.clone(),
             source,
         })?;
-        // A table in memory starts empty, and so does its stream.
-        let checkpoint = match self.options.in_memory {
-            true => Checkpoint::memory(),
-            false => Checkpoint::file(self.folder.streams().join(format!(
-                "{}-{}.json",
-                function.logical_id,
-                table_of(arn)
-            ))),
+        let queues = self.services.queues.acting_for(&function.binary);
+        let on_failure = on_failure.as_ref().map(|queue| OnFailure {
+            queue: queue.clone(),
+            queues,
+            function: pool.spec().arn.clone(),
+        });
+        let lane = |lane| {
+            let share = Share { lane, of: *lanes };
+            let checkpoint = self.checkpoint(function, arn, share);
+            let kept = checkpoint.load()?;
+            let source = StreamSource {
+                arn: arn.clone(),
+                batch: *batch,
+                window: *window,
+                item_failures: *item_failures,
+                retries: *retries,
+                max_age: *max_age,
+                bisect: *bisect,
+                on_failure: on_failure.clone(),
+                share,
+                filters: filters.clone(),
+                streams: self.services.streams.clone(),
+                function: pool.clone(),
+                clock: Clock::system(),
+                checkpoint,
+                place: Place::default(),
+            };
+            Ok((source, kept))
         };
-        let kept = checkpoint.load()?;
-        let source = StreamSource {
-            arn: arn.clone(),
-            batch: *batch,
-            window: *window,
-            item_failures: *item_failures,
-            retries: *retries,
-            filters,
-            streams: self.services.streams.clone(),
-            function: pool.clone(),
-            checkpoint,
-            place: Place::default(),
+        (0..*lanes).map(lane).collect()
+    }
+
+    /// Where a lane's place in a stream is kept. A table in memory starts empty, and so does its stream. With another
+    /// number of lanes all read from the start: which items are whose has changed.
+    fn checkpoint(&self, function: &Function, arn: &str, share: Share) -> Checkpoint {
+        if self.options.in_memory {
+            return Checkpoint::memory();
+        }
+        let lane = match share {
+            Share::WHOLE => String::new(),
+            Share { lane, of } => format!("-{lane}of{of}"),
         };
-        Ok(Some((source, kept)))
+        let name = format!("{}-{}{lane}.json", function.logical_id, table_of(arn));
+        Checkpoint::file(self.folder.streams().join(name))
     }
 
     pub(super) fn control(&self, token: Token, streams: Places) -> Control {

@@ -162,7 +162,9 @@ async fn idle(State(control): Shared) -> Response {
         let read = control.services.streams.read(arn, place.done().as_ref(), 1).await;
         let behind = place.is_busy() || read.map_or(true, |records| !records.is_empty());
         idle &= !behind;
-        streams.insert(arn.clone(), json!({ "behind": behind }));
+        // Several lanes may read one stream.
+        let before = streams.get(arn).is_some_and(|stream: &Value| stream["behind"] == true);
+        streams.insert(arn.clone(), json!({ "behind": behind || before }));
     }
     let functions = control.loads();
     idle &= functions == before;

@@ -103,37 +103,10 @@ pub(super) const ATTRIBUTES: &[&str] = &[
     "Metadata",
 ];
 
-/// Properties that change what a program sees and that wait for their own piece of work.
-const REFUSED: &[(&str, &str)] = &[
-    ("AWS::Serverless::Function", "Events.DynamoDB.BisectBatchOnFunctionError"),
-    ("AWS::Serverless::Function", "Events.DynamoDB.MaximumRecordAgeInSeconds"),
-    ("AWS::Serverless::Function", "Events.DynamoDB.ParallelizationFactor"),
-    ("AWS::Serverless::Function", "Events.DynamoDB.DestinationConfig"),
-];
-
 pub(super) fn resource_type(kind: &str) -> bool {
     TYPES.contains(&kind)
 }
 
 pub(super) fn property(kind: &str, path: &str) -> bool {
     PROPERTIES.contains(&(kind, path))
-}
-
-/// What to do about a property that is refused for now.
-pub(super) fn refused(kind: &str, path: &str) -> Option<&'static str> {
-    REFUSED.contains(&(kind, path)).then_some(
-        "a stream would behave otherwise here than on AWS: leave it out until the local host's stream source knows it (infra/local/src/compute)",
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_both_left_out_and_refused() {
-        for entry in REFUSED {
-            assert!(!PROPERTIES.contains(entry), "{entry:?}");
-        }
-    }
 }

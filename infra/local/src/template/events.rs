@@ -28,7 +28,7 @@ pub(super) fn read(fields: &Fields<'_>, resolver: &Resolver<'_>) -> Vec<EventSou
         let source = match kind.as_str() {
             "HttpApi" => http(&inner, resolver),
             "SQS" => queue(&inner),
-            "DynamoDB" => stream(&inner),
+            "DynamoDB" => stream(&inner, resolver),
             "ScheduleV2" => schedule(name, &inner, resolver),
             other => {
                 resolver.problems.push(
@@ -125,13 +125,27 @@ fn queue(fields: &Fields<'_>) -> Option<EventSource> {
     enabled.then_some(EventSource::Queue { arn, batch, window, item_failures, max_concurrency })
 }
 
-fn stream(fields: &Fields<'_>) -> Option<EventSource> {
+fn stream(fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option<EventSource> {
     let arn = fields.required("Stream");
     fields.required("StartingPosition");
     fields.only("StartingPosition", "TRIM_HORIZON");
     let Batching { batch, window, item_failures, enabled } = batching(fields, 100);
     let retries =
         fields.signed("MaximumRetryAttempts").and_then(|retries| u32::try_from(retries).ok());
+    let max_age = fields.signed("MaximumRecordAgeInSeconds").filter(|seconds| *seconds != -1);
+    if max_age.is_some_and(|seconds| !(60..=604_800).contains(&seconds)) {
+        fields.problem_with(
+            "MaximumRecordAgeInSeconds",
+            "MaximumRecordAgeInSeconds must be 60 to 604800, or -1 for as long as the stream keeps records",
+        );
+    }
+    let max_age = max_age.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    let bisect = fields.boolean("BisectBatchOnFunctionError").unwrap_or(false);
+    let lanes = fields.number("ParallelizationFactor").unwrap_or(1);
+    if !(1..=10).contains(&lanes) {
+        fields.problem_with("ParallelizationFactor", "ParallelizationFactor must be 1 to 10");
+    }
+    let on_failure = on_failure(fields, resolver);
     let mut filters = Vec::new();
     if let Some(criteria) = fields.inside("FilterCriteria") {
         for filter in criteria.each("Filters") {
@@ -148,7 +162,41 @@ fn stream(fields: &Fields<'_>) -> Option<EventSource> {
         criteria.finish();
     }
     let arn = arn?;
-    enabled.then_some(EventSource::Stream { arn, batch, window, item_failures, retries, filters })
+    enabled.then_some(EventSource::Stream {
+        arn,
+        batch,
+        window,
+        item_failures,
+        retries,
+        max_age,
+        bisect,
+        on_failure,
+        lanes,
+        filters,
+    })
+}
+
+/// The queue that is told of what a stream gave up.
+fn on_failure(fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option<String> {
+    let destination = fields.inside("DestinationConfig")?;
+    let target = destination.inside("OnFailure").and_then(|target| {
+        target.only("Type", "SQS");
+        let arn = target.required("Destination");
+        target.finish();
+        arn
+    });
+    destination.finish();
+    let arn = target?;
+    let is_queue = resolver.resources.iter().any(|(_, known)| {
+        known.kind == "AWS::SQS::Queue" && known.attributes.get("Arn") == Some(&arn)
+    });
+    if !is_queue {
+        destination.problem_with(
+            "OnFailure",
+            format!("OnFailure.Destination {arn} is not an AWS::SQS::Queue of this stack; use !GetAtt <Queue>.Arn"),
+        );
+    }
+    Some(arn)
 }
 
 fn schedule(event: &str, fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option<EventSource> {

@@ -169,9 +169,7 @@ impl<'n> Fields<'n> {
             if asked.contains(&entry.name.as_str()) || aws_only::property(self.kind, &path) {
                 continue;
             }
-            let advice = aws_only::refused(self.kind, &path).unwrap_or(
-                "remove it, teach infra/local/src/template to honour it, or, if it only matters on AWS, add it to the reviewed list in infra/local/src/template/aws_only.rs",
-            );
+            let advice = "remove it, teach infra/local/src/template to honour it, or, if it only matters on AWS, add it to the reviewed list in infra/local/src/template/aws_only.rs";
             self.problems.push(
                 entry.at,
                 format!(

@@ -1,6 +1,6 @@
 //! Event sources that Lambda polls: queues and streams.
 //!
-//! [`verdict`] says what an answer means for a batch, [`filter`] which records pass; both are pure. [`queue`] and [`stream`] act.
+//! [`verdict`] says what an answer means for a batch, [`piece`] what becomes of a stream's, [`filter`] which records pass; all are pure. [`queue`] and [`stream`] act.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 pub mod checkpoint;
 pub mod filter;
+pub mod piece;
 pub mod queue;
 pub mod stream;
 pub mod verdict;

@@ -1,9 +1,14 @@
 //! A DynamoDB stream that calls a function.
 //!
 //! One shard, in order, one batch at a time. Item failures are a point to go back to, not a list of losers: the lowest one named and
-//! everything after it comes again. A batch that has used up its tries is left behind.
+//! everything after it comes again. A batch whose function failed is split in two, where that is asked for. What has used up its
+//! tries, or has become too old, is left behind, and the on-failure queue is told which records that were.
+//!
+//! With a parallelization factor each lane reads the whole shard and takes the items that are its own: an item's records stay in
+//! order, and a lane that is stuck holds up no other.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -21,12 +26,16 @@ use super::{
     backoff,
     checkpoint::Checkpoint,
     filter::Pattern,
+    piece::{Condition, Discarded, Piece, Share, Step, step},
     stopped,
     verdict::{Verdict, verdict},
 };
 use crate::{
-    compute::function::{Cause, Invoke, Outcome},
-    services::{StreamRecord, Streams},
+    compute::{
+        function::{Cause, Invoke, Outcome},
+        process::random_id,
+    },
+    services::{Clock, Queues, StreamRecord, Streams},
 };
 
 /// Even without news the stream is looked at so often: news may be missed, records may not.
@@ -45,16 +54,37 @@ pub struct StreamSource<I> {
     pub item_failures: bool,
     /// `MaximumRetryAttempts`; `None` is for ever.
     pub retries: Option<u32>,
+    /// `MaximumRecordAgeInSeconds`; `None`: records get as old as the stream keeps them.
+    pub max_age: Option<Duration>,
+    /// `BisectBatchOnFunctionError` is set.
+    pub bisect: bool,
+    /// `DestinationConfig.OnFailure`.
+    pub on_failure: Option<OnFailure>,
+    /// Which of the lanes of `ParallelizationFactor` this is.
+    pub share: Share,
     /// One must match; none: all records pass.
     pub filters: Vec<Pattern>,
     /// The streams.
     pub streams: Streams,
     /// The function.
     pub function: I,
+    /// By which records age.
+    pub clock: Clock,
     /// Where the place is kept.
     pub checkpoint: Checkpoint,
     /// Where others see how far it is.
     pub place: Place,
+}
+
+/// Who is told of what was given up.
+#[derive(Clone, Debug)]
+pub struct OnFailure {
+    /// The queue's ARN.
+    pub queue: String,
+    /// The queues, under the function's role, as on AWS.
+    pub queues: Queues,
+    /// The function's ARN, which the message names.
+    pub function: String,
 }
 
 /// How far a stream is read, for whoever waits for the end.
@@ -78,33 +108,6 @@ impl Place {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.0.busy.load(Ordering::SeqCst)
-    }
-}
-
-/// What the next step with a batch is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
-    Done,
-    /// Records before this place are done; it and what follows come again.
-    Again {
-        from: usize,
-    },
-    /// The tries are used up: what is left of the batch is left behind.
-    Leave,
-}
-
-/// Decides. `tries` counts how often the first record of this batch was tried, this time included.
-fn step(verdict: &Verdict, tries: u32, retries: Option<u32>) -> Step {
-    let from = match verdict {
-        Verdict::Succeeded => return Step::Done,
-        Verdict::Failed(failed) => failed.first().copied().unwrap_or_default(),
-        Verdict::AllFailed(_) => 0,
-    };
-    match retries {
-        // Another record is first from here on; its tries are counted anew.
-        _ if from > 0 => Step::Again { from },
-        Some(retries) if tries > retries => Step::Leave,
-        _ => Step::Again { from },
     }
 }
 
@@ -151,7 +154,9 @@ impl<I: Invoke> StreamSource<I> {
                 read_any = true;
             }
             let empty = page.is_empty();
-            records.extend(page.into_iter().filter(|record| self.passes(&record.event)));
+            let ours =
+                |record: &StreamRecord| self.share.has(&record.event) && self.passes(&record.event);
+            records.extend(page.into_iter().filter(ours));
             let end = *until.get_or_insert_with(|| Instant::now() + self.window);
             let window_over = self.window.is_zero() || Instant::now() >= end;
             if read_any
@@ -180,56 +185,93 @@ impl<I: Invoke> StreamSource<I> {
     }
 
     /// False: the host stops, and the rest comes again after the restart.
-    async fn deliver(
-        &self,
-        mut records: Vec<StreamRecord>,
-        stop: &mut watch::Receiver<bool>,
-    ) -> bool {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let events: Vec<_> = records.iter().map(|record| &record.event).collect();
-            let outcome =
-                self.function.invoke(json!({ "Records": events }).to_string().into()).await;
+    async fn deliver(&self, records: Vec<StreamRecord>, stop: &mut watch::Receiver<bool>) -> bool {
+        let mut left = VecDeque::from([Piece { records, tries: 0 }]);
+        while let Some(mut piece) = left.pop_front() {
+            let old = piece.too_old(self.max_age, self.clock.now_ms());
+            if !old.is_empty() {
+                self.give_up(&old, Condition::TooOld, None, piece.tries, stop).await;
+            }
+            if piece.records.is_empty() {
+                continue;
+            }
+            piece.tries += 1;
+            let outcome = self.function.invoke(piece.event().to_string().into()).await;
             if matches!(&outcome, Outcome::Failed(failure) if failure.cause == Cause::Stopping) {
                 return false;
             }
-            let ids: Vec<_> = records.iter().map(|record| record.sequence.as_str()).collect();
-            let verdict = verdict(self.item_failures, &outcome, &ids);
+            let verdict = verdict(self.item_failures, &outcome, &piece.ids());
             if let Verdict::AllFailed(why) = &verdict {
-                tracing::warn!(
-                    stream = self.arn,
-                    records = records.len(),
-                    tries,
-                    "a batch failed: {why}"
-                );
+                let (records, tries) = (piece.records.len(), piece.tries);
+                tracing::warn!(stream = self.arn, records, tries, "a batch failed: {why}");
             }
-            match step(&verdict, tries, self.retries) {
-                Step::Done => return true,
+            match step(&verdict, piece.records.len(), piece.tries, self.retries, self.bisect) {
+                Step::Done => {
+                    self.keep_last(&piece.records);
+                    continue;
+                }
                 Step::Leave => {
-                    let lost = records.len();
-                    tracing::error!(
-                        stream = self.arn,
-                        records = lost,
-                        tries,
-                        "the tries are used up; these records are left behind"
-                    );
-                    return true;
+                    let error = matches!(outcome, Outcome::Failed(_));
+                    let condition = Condition::TriesUsedUp;
+                    self.give_up(&piece.records, condition, Some(error), piece.tries, stop).await;
+                    continue;
                 }
-                Step::Again { from: 0 } => {}
                 Step::Again { from } => {
-                    let rest = records.split_off(from);
-                    if let Some(done) = records.last() {
-                        self.keep(&done.sequence);
-                    }
-                    records = rest;
-                    tries = 1;
+                    let rest = piece.records.split_off(from);
+                    self.keep_last(&piece.records);
+                    // Another record is first from here on; its tries are counted anew.
+                    let tries = if from > 0 { 0 } else { piece.tries };
+                    left.push_front(Piece { records: rest, tries });
+                }
+                Step::Halve => {
+                    let second = piece.records.split_off(piece.records.len() / 2);
+                    // A split does not count as a try.
+                    let tries = piece.tries - 1;
+                    left.push_front(Piece { records: second, tries });
+                    left.push_front(Piece { records: piece.records, tries });
                 }
             }
+            let wait = left.front().map_or(1, |piece| piece.tries.max(1));
             tokio::select! {
-                () = sleep(backoff(tries)) => {}
+                () = sleep(backoff(wait)) => {}
                 () = stopped(stop) => return false,
             }
+        }
+        true
+    }
+
+    /// Leaves records behind, and says so to the on-failure queue. The message names their place in the stream, not what
+    /// they hold.
+    async fn give_up(
+        &self,
+        records: &[StreamRecord],
+        condition: Condition,
+        function_error: Option<bool>,
+        tries: u32,
+        stop: &mut watch::Receiver<bool>,
+    ) {
+        let count = records.len();
+        tracing::error!(stream = self.arn, records = count, tries, "given up: {condition:?}");
+        let discarded = Discarded { stream: &self.arn, records, condition, function_error, tries };
+        let message = self.on_failure.as_ref().map(|on_failure| {
+            let ids = (random_id(), on_failure.function.as_str());
+            (on_failure, discarded.message(ids, self.clock.now_ms()).to_string())
+        });
+        if let Some((on_failure, message)) = message {
+            let mut tries = 0;
+            // Until it is there, as records that are lost unseen are what this queue is for.
+            while let Err(error) = on_failure.queues.send(&on_failure.queue, &message).await {
+                tries += 1;
+                tracing::warn!(queue = on_failure.queue, %error, "cannot send what was given up");
+                tokio::select! { () = sleep(backoff(tries)) => {}, () = stopped(stop) => return }
+            }
+        }
+        self.keep_last(records);
+    }
+
+    fn keep_last(&self, records: &[StreamRecord]) {
+        if let Some(last) = records.last() {
+            self.keep(&last.sequence);
         }
     }
 
@@ -240,38 +282,5 @@ impl<I: Invoke> StreamSource<I> {
 
     fn set_done(&self, sequence: Option<String>) {
         *self.place.0.done.lock().unwrap_or_else(PoisonError::into_inner) = sequence;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(failed: &[usize], tries: u32, retries: Option<u32>, expected: &Step) {
-        let verdict = if failed.is_empty() {
-            Verdict::Succeeded
-        } else {
-            Verdict::Failed(failed.iter().copied().collect())
-        };
-        assert_eq!(step(&verdict, tries, retries), *expected, "{failed:?} {tries} {retries:?}");
-    }
-
-    /// `OUT-stream-checkpoint`
-    #[test]
-    fn item_failures_are_a_point_to_go_back_to() {
-        check(&[], 1, Some(0), &Step::Done);
-        check(&[3, 7], 1, Some(5), &Step::Again { from: 3 });
-        check(&[7, 3], 9, Some(5), &Step::Again { from: 3 });
-        check(&[0, 7], 1, Some(5), &Step::Again { from: 0 });
-    }
-
-    #[test]
-    fn the_first_record_has_its_retries_and_no_more() {
-        check(&[0], 1, Some(0), &Step::Leave);
-        check(&[0], 5, Some(5), &Step::Again { from: 0 });
-        check(&[0], 6, Some(5), &Step::Leave);
-        check(&[0], 1_000, None, &Step::Again { from: 0 });
-        assert_eq!(step(&Verdict::AllFailed(String::new()), 6, Some(5)), Step::Leave);
     }
 }
