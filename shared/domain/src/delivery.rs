@@ -5,7 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{id::EventId, lane::LaneId};
+use crate::{
+    id::{EventId, RedeliveryId},
+    lane::LaneId,
+};
 
 /// Where a delivery stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +47,24 @@ pub struct Delivery {
     pub finished_at: Option<Timestamp>,
     /// The attempt that was begun and has not ended, where a second request could do a second thing.
     pub begun: Option<Begun>,
+    /// Who made it due again, the last time.
+    pub redelivered: Option<Redelivered>,
+}
+
+/// The mark of a redelivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redelivered {
+    /// The work, or the call that asked for this one delivery.
+    pub by: RedeliveryId,
+    /// When.
+    pub at: Timestamp,
+    /// How it stood before.
+    pub from: State,
+    /// Attempts that had been made before. What is still heard of them is no answer to this.
+    pub after: u32,
+    /// A person asked for this one delivery: how it goes says nothing about how the endpoint is doing.
+    #[serde(default)]
+    pub by_hand: bool,
 }
 
 /// The mark that is written before a request leaves for a target that does not recognise repetitions.
@@ -137,6 +158,8 @@ pub enum Cause {
     Unacceptable,
     /// A request may have arrived, and its target does not recognise repetitions. It waits for a person.
     OutcomeUnknown,
+    /// Fetched by a poller, and not acknowledged in time.
+    Unacknowledged,
     /// Something of our own: a key or a body that could not be had. Not the endpoint's fault.
     Internal,
     /// Not tried any more: the deadline passed while the endpoint was left alone.
@@ -302,6 +325,7 @@ impl Delivery {
             log: Vec::new(),
             finished_at: None,
             begun: None,
+            redelivered: None,
         }
     }
 
