@@ -1,14 +1,18 @@
 //! Endpoints: where a tenant wants its events.
 
+mod choice;
 mod health;
 mod life;
 mod pattern;
 mod style;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    choice::{Choice, Earlier, Facts, MAX_EARLIER},
     health::{Disabled, Health},
     life::{Held, Release, Stop, Stopped},
     pattern::{InvalidPattern, MAX_PATTERN, Pattern},
@@ -16,6 +20,7 @@ pub use self::{
 };
 use crate::{
     destination::Destination,
+    filter::Filter,
     id::{EndpointId, TenantId},
 };
 
@@ -35,6 +40,15 @@ pub struct Endpoint {
     pub idempotent: bool,
     /// Which event types it gets. Empty: all.
     pub patterns: Vec<Pattern>,
+    /// Labels that an event must carry for it, all of them. Changed by [`Endpoint::choose`], as `patterns` and `filter` are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// What the payload of an event must be for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
+    /// What it chose before, oldest first; at most [`MAX_EARLIER`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Earlier>,
     /// How many deliveries may be under way at once; `None` is the deployment's default.
     pub concurrency: Option<u32>,
     /// How many lanes it has, from when on.
@@ -102,6 +116,9 @@ impl Endpoint {
             destination,
             idempotent: true,
             patterns: Vec::new(),
+            labels: BTreeMap::new(),
+            filter: None,
+            earlier: Vec::new(),
             concurrency: None,
             lanes: Vec::new(),
             created_at,
@@ -115,14 +132,6 @@ impl Endpoint {
             held: Vec::new(),
             release: None,
         }
-    }
-
-    /// Whether an event of this type, with this time in its id, goes to this endpoint.
-    pub fn wants(&self, event_type: &str, occurred: Timestamp) -> bool {
-        // An endpoint gets nothing from before it existed, however late the relay is. By the millisecond, because the time
-        // in an id has no finer part: an event of the same millisecond may be the endpoint's first.
-        occurred.as_millisecond() >= self.created_at.as_millisecond()
-            && (self.patterns.is_empty() || self.patterns.iter().any(|p| p.matches(event_type)))
     }
 
     /// How many lanes are in force at a time.
@@ -210,26 +219,6 @@ mod tests {
         for bad in ["", "**", "a**b", "a b", "é", "a\n", &"a".repeat(MAX_PATTERN + 1)] {
             assert!(bad.parse::<Pattern>().is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn an_endpoint_without_patterns_gets_everything_and_one_with_some_gets_those() {
-        assert!(endpoint(&[]).wants("invoice.paid", at(1000)));
-        let chosen = endpoint(&["invoice.*", "charge.failed"]);
-        assert!(chosen.wants("invoice.paid", at(1000)));
-        assert!(chosen.wants("charge.failed", at(1000)));
-        assert!(!chosen.wants("charge.paid", at(1000)));
-    }
-
-    /// OUT-fanout-partial
-    #[test]
-    fn an_endpoint_gets_nothing_from_before_it_existed() {
-        let all = endpoint(&[]);
-        assert!(!all.wants("a", at(999)));
-        assert!(all.wants("a", at(1000)));
-        // Made within a millisecond: the event's id cannot say that it is the younger one.
-        let made = Timestamp::from_microsecond(1_000_700).unwrap();
-        assert!(Endpoint { created_at: made, ..all }.wants("a", at(1000)));
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //!
 //! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event,
 //! and [`bulk`] how many of them are run again; [`plan`], [`states`] and [`commit`] are how it changes the world, once;
-//! [`stale`] is how far that can be believed; [`outbox`], [`endpoint`], [`destination`], [`lane`], [`delivery`],
-//! [`breaker`] and [`address`] are how that is told to others, [`redelivery`] how it is told again, and [`polling`] how others
-//! fetch it; [`source`] is how events come in, and [`fetch`] how the provider
+//! [`stale`] is how far that can be believed; [`outbox`], [`endpoint`], [`filter`], [`destination`], [`lane`], [`delivery`],
+//! [`breaker`] and [`address`] are how that is told to others, [`redelivery`] how it is told again, and [`polling`] how
+//! others fetch it; [`source`] is how events come in, and [`fetch`] how the provider
 //! is asked; [`ports`] is what all of it needs from a store, a queue and a network.
 
 pub mod address;
@@ -20,6 +20,7 @@ pub mod destination;
 pub mod endpoint;
 pub mod event;
 pub mod fetch;
+pub mod filter;
 pub mod id;
 pub mod inbox;
 pub mod lane;

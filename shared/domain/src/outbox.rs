@@ -56,12 +56,22 @@ impl OutboxEvent {
             Payload::Inline(bytes) => Sha256Hash::of(bytes),
             Payload::Bucket(sha256) => *sha256,
         };
-        let Self { tenant, event_type, schema_version, aggregate_id, aggregate_version, .. } = self;
+        let Self {
+            tenant,
+            event_type,
+            schema_version,
+            aggregate_id,
+            aggregate_version,
+            labels,
+            ..
+        } = self;
         // Debug quotes texts, so that no two lists print alike.
         let chosen = format!(
             "{tenant} {event_type:?} {schema_version} {aggregate_id:?} {aggregate_version:?} {payload}"
         );
-        Sha256Hash::of(chosen.as_bytes())
+        // Without labels as it was before there were any: idempotency keys that were taken then still hold.
+        let labels = if labels.is_empty() { String::new() } else { format!(" {labels:?}") };
+        Sha256Hash::of(format!("{chosen}{labels}").as_bytes())
     }
 
     /// The outgoing event that a plan asked for.

@@ -18,7 +18,7 @@ use std::{
 
 use domain::{
     delivery::{Delivery, NewDelivery},
-    endpoint::Endpoint,
+    endpoint::{Endpoint, Facts},
     id::{EndpointId, TenantId},
     lane::LaneId,
     message::WakeMessage,
@@ -131,8 +131,7 @@ where
         now: Timestamp,
     ) -> Course<'e> {
         // Disabled endpoints too: what they would have got is held, and not lost without a trace.
-        let wanting =
-            endpoints.iter().filter(|endpoint| endpoint.wants(&event.event_type, event.id.time()));
+        let wanting = endpoints.iter().filter(|endpoint| endpoint.wants(&Facts::from(event), None));
         let deadline = deadline(event, self.deadline, now);
         let (ids, deliveries) = wanting
             .map(|endpoint| {

@@ -33,6 +33,7 @@ pub(crate) fn write(event: &OutboxEvent, shards: u16) -> Item {
         .put_some("payload_sha256", payload_sha256)
         .put("occurred_at", ms(event.occurred_at))
         .put_some("traceparent", event.traceparent.as_ref().map(s))
+        .put_some("labels", labels(event))
         .put("relay_state", s(NEW))
         .put("unrelayed_shard", keys::unrelayed_shard(event.id, shards))
         .done()
@@ -77,8 +78,14 @@ fn read_event(item: &Item) -> Stored<OutboxEvent> {
         payload,
         occurred_at: item.time("occurred_at")?,
         traceparent: item.some_text("traceparent")?,
-        labels: std::collections::BTreeMap::new(),
+        labels: item.some("labels", Reader::json)?.unwrap_or_default(),
     })
+}
+
+/// As JSON in one text: they are only ever read together, and the stream shows them as they stand here.
+fn labels(event: &OutboxEvent) -> Option<AttributeValue> {
+    let text = serde_json::to_string(&event.labels).ok();
+    text.filter(|_| !event.labels.is_empty()).map(s)
 }
 
 /// The event in the new image of a stream record: JSON in the store's own notation, `{"pk": {"S": ".."}, ..}`.
@@ -138,9 +145,10 @@ pub(crate) mod tests {
             payload: Payload::Bucket(Sha256Hash([9; 32])),
             aggregate_version: None,
             traceparent: Some("00-1-2-01".to_owned()),
-            labels: std::collections::BTreeMap::new(),
+            labels: [("region".to_owned(), "eu \"x\"".to_owned())].into(),
             ..an_event()
         };
+        assert_eq!(from_stream(&image(&bucket)).unwrap(), bucket);
         for event in [an_event(), bucket] {
             let row = read(&write(&event, 4)).unwrap();
             assert_eq!(row, OutboxRow { event, relayed: None });

@@ -42,7 +42,8 @@ async fn a_published_event_reads_back_byte_by_byte(on: &impl Tables) -> Kept {
         payload: Payload::Bucket(Sha256Hash::of(raw)),
         aggregate_version: None,
         traceparent: None,
-        labels: std::collections::BTreeMap::new(),
+        labels: [("region".to_owned(), "eu".to_owned()), ("shop".to_owned(), "\"7\"".to_owned())]
+            .into(),
         ..outgoing(event_id(0, 2), b"")
     };
     let empty = outgoing(event_id(0, 3), b"");
@@ -94,6 +95,7 @@ async fn an_idempotency_key_holds_for_its_event_and_its_tenant(on: &impl Tables)
         OutboxEvent { event_type: "other".to_owned(), ..same.clone() },
         OutboxEvent { schema_version: same.schema_version + 1, ..same.clone() },
         OutboxEvent { aggregate_id: "other".to_owned(), ..same.clone() },
+        OutboxEvent { labels: [("region".to_owned(), "eu".to_owned())].into(), ..same.clone() },
         OutboxEvent { aggregate_version: Some(99), ..same },
     ];
     for other in others {
