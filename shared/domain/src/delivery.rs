@@ -1,10 +1,13 @@
 //! A delivery: one event on its way to one endpoint. And what one attempt's end leads to.
 
+mod words;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::words::Words;
 use crate::{
     id::{EventId, RedeliveryId},
     lane::LaneId,
@@ -144,6 +147,10 @@ pub enum Cause {
     Reset,
     /// The answer is not HTTP, or its head is too large.
     BadAnswer,
+    /// The endpoint sends to somewhere else, and we do not follow.
+    Redirect,
+    /// The endpoint's authorization server gave no token, so that nothing was sent to the endpoint.
+    NoToken,
     /// There is no such queue or bus.
     NoSuchTarget,
     /// The queue or bus does not let us in, or our role does not let us out.

@@ -1,6 +1,8 @@
 //! Endpoints: where a tenant wants its events.
 
 mod choice;
+mod credentials;
+mod headers;
 mod health;
 mod life;
 mod pattern;
@@ -13,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     choice::{Choice, Earlier, Facts, MAX_EARLIER},
+    credentials::BadAuth,
+    headers::{BadHeader, StaticHeaders},
     health::{Disabled, Health},
     life::{Held, Release, Stop, Stopped},
     pattern::{InvalidPattern, MAX_PATTERN, Pattern},
