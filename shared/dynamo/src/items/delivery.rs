@@ -26,7 +26,8 @@ pub(crate) fn write(lane: &LaneId, delivery: &Delivery) -> Stored<Item> {
         .put("created_at", ms(delivery.created_at))
         .put_some("log", log(delivery)?)
         .put_some("finished_at", delivery.finished_at.map(ms))
-        .put_some("begun", begun(delivery)?);
+        .put_some("begun", begun(delivery)?)
+        .put_some("redelivered", delivery.redelivered.as_ref().map(json).transpose()?);
     Ok(item.done())
 }
 
@@ -73,6 +74,7 @@ pub(crate) fn read(item: &Item) -> Stored<Delivery> {
         log: item.some("log", Reader::json)?.unwrap_or_default(),
         finished_at: item.some("finished_at", Reader::time)?,
         begun: item.some("begun", Reader::json)?,
+        redelivered: item.some("redelivered", Reader::json)?,
     })
 }
 
@@ -126,7 +128,10 @@ mod tests {
     #[test]
     fn a_delivery_reads_back_as_it_was_put() {
         let ended = Delivery { state: State::Dead, finished_at: Some(at(9)), ..tried() };
-        for delivery in [a_delivery(), tried(), tried().begins("holder-1", at(7)), ended] {
+        let by = domain::id::RedeliveryId::new(Uuid::from_u128(3));
+        let day = Duration::from_secs(86_400);
+        let again = domain::redelivery::due_again(&ended, by, true, (at(9), at(9), day));
+        for delivery in [a_delivery(), tried(), tried().begins("holder-1", at(7)), ended, again] {
             assert_eq!(read(&write(&a_lane(), &delivery).unwrap()).unwrap(), delivery);
         }
     }
