@@ -21,16 +21,20 @@ mod stack;
 #[path = "contract/tables.rs"]
 mod tables;
 
+use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use domain::{
     body::Place,
     commit::{Commit, Next as After, Staged},
     delivery::{Attempt, Delivery, NewDelivery, Next, Outcome, State as Stands},
+    destination::Destination,
+    endpoint::Endpoint,
     event::{ObjectRef, Version},
     id::{InboxKey, shard_of},
     inbox::{Accepted, NewRow, Noted},
     plan::Guard,
     ports::{
-        Deliveries as _, Fanout as _, Inbox as _, Outbox as _, Published, State as _, StoreError,
+        Configure as _, Deliveries as _, Fanout as _, Inbox as _, Outbox as _, Published, Purpose,
+        SealedSecret, State as _, StoreError,
     },
 };
 use dynamo::{DeliveriesTable, InboxTable, OutboxTable, StateTable};
@@ -130,6 +134,35 @@ async fn a_function_that_was_not_told_a_table_says_so() {
     lanes.put(&NewDelivery { lane: lane(), delivery: new.clone() }).await.unwrap();
     let dead = Delivery { state: Stands::Dead, finished_at: Some(at(9)), ..new.clone() };
     assert_eq!(lanes.record(&lane(), &new, &dead).await.unwrap(), Noted::Yes);
+}
+
+/// A deleted endpoint keeps no secret, and a row that an earlier version wrote is replaced all the same.
+#[tokio::test]
+async fn the_secrets_of_a_deleted_endpoint_leave_the_table() {
+    let on = Local::new().await;
+    let of = lane();
+    let url = Destination::Https("https://example.com/".to_owned());
+    let made = Endpoint::new(of.tenant.clone(), of.endpoint, url, at(0));
+    let secret = SealedSecret {
+        id: "1".to_owned(),
+        purpose: Purpose::Signing,
+        sealed: b"CANARY".to_vec(),
+        expires_at: None,
+    };
+    assert!(on.registry.add_endpoint(&made, std::slice::from_ref(&secret)).await.unwrap());
+    let (pk, sk) = (format!("TENANT#{}", of.tenant), format!("ENDPOINT#{}", of.endpoint));
+    let text_of = on.attribute("RegistryTable", (&pk, &sk), "endpoint").await.unwrap();
+    let spaced = text_of.as_s().unwrap().replace("\":", "\": ");
+    let put = on.client.put_item().table_name("RegistryTable").item("pk", text(&pk));
+    put.item("sk", text(&sk)).item("endpoint", text(&spaced)).send().await.unwrap();
+    let old = (made, vec![secret]);
+    let new = (Endpoint { rate: Some(3), ..old.0.clone() }, old.1.clone());
+    assert!(on.registry.replace_endpoint(&old, &new).await.unwrap());
+    assert!(on.registry.remove_endpoint(&new.0, at(9)).await.unwrap());
+    let left = on.client.scan().table_name("RegistryTable").send().await.unwrap();
+    let left = format!("{:?}", left.items());
+    let canary = format!("{:?}", AttributeValue::B(Blob::new(b"CANARY")));
+    assert!(left.contains("GONE#") && !left.contains(&canary), "{left}");
 }
 
 /// The relay runs again after the delivery has ended, or has been tried.

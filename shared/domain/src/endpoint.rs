@@ -6,6 +6,7 @@ mod headers;
 mod health;
 mod life;
 mod pattern;
+mod steer;
 mod style;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use self::{
     health::{Disabled, Health},
     life::{Held, Release, Stop, Stopped},
     pattern::{InvalidPattern, MAX_PATTERN, Pattern},
+    steer::TooManyChanges,
     style::{Auth, CredentialsIn, Style},
 };
 use crate::{
@@ -62,6 +64,9 @@ pub struct Endpoint {
     /// What its owner calls it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// What the program that configured it calls it: no two of a tenant's endpoints have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Most deliveries that are begun in a second, over all its lanes; `None`: as many as its concurrency allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
@@ -74,6 +79,9 @@ pub struct Endpoint {
     /// The names of its own static headers, in lower case. Their values stand with the sealed secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
+    /// What its owner verifies `v1a` signatures with (`whpk_...`), by the ids of the secrets that make them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub public_keys: BTreeMap<String, String>,
     /// Set while a person has stopped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
@@ -95,6 +103,15 @@ const fn yes() -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
 const fn is_yes(flag: &bool) -> bool {
     *flag
+}
+
+/// An endpoint that was deleted, as it was. Nothing is sent to it; what was sent stays readable by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// When.
+    pub deleted_at: Timestamp,
 }
 
 /// A number of lanes that is in force for events from a time on.
@@ -127,10 +144,12 @@ impl Endpoint {
             lanes: Vec::new(),
             created_at,
             description: String::new(),
+            key: None,
             rate: None,
             style: Style::Full,
             auth: None,
             headers: Vec::new(),
+            public_keys: BTreeMap::new(),
             stopped: None,
             enabled_at: None,
             held: Vec::new(),

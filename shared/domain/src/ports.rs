@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use crate::{
     commit::{Answer, Commit, LeaseProof},
     delivery::{Delivery, NewDelivery},
-    endpoint::{Endpoint, Health},
+    endpoint::{Endpoint, Gone, Health},
     event::{Object, ObjectRef, Origin},
     id::{EndpointId, EventId, InboxKey, SourceName, TenantId},
     inbox::{Accepted, ChangeResult, Claim, Failure, NewRow, Noted, OtherBody, Row, Status},
@@ -450,11 +450,14 @@ pub trait Registry: Sync {
         &self,
         tenant: &TenantId,
         id: EndpointId,
-    ) -> impl Future<Output = Stored<Option<(Endpoint, Vec<SealedSecret>)>>> + Send;
+    ) -> impl Future<Output = Stored<Option<WithSecrets>>> + Send;
 
     /// All sources.
     fn sources(&self) -> impl Future<Output = Stored<Vec<Source>>> + Send;
 }
+
+/// An endpoint with its sealed secrets, as [`Registry::endpoint`] reads it.
+pub type WithSecrets = (Endpoint, Vec<SealedSecret>);
 
 /// Configuration, written by `api` only.
 pub trait Configure: Registry {
@@ -468,15 +471,36 @@ pub trait Configure: Registry {
         new: &Source,
     ) -> impl Future<Output = Stored<bool>> + Send;
 
-    /// Puts an endpoint and its secrets, and counts the tenant's epoch up, in one transaction. `false`: it exists.
+    /// Puts an endpoint and its secrets, and counts the tenant's epoch up, in one transaction. `false`: it exists, or
+    /// another one of the tenant's has its key.
     fn add_endpoint(
         &self,
         endpoint: &Endpoint,
         secrets: &[SealedSecret],
     ) -> impl Future<Output = Stored<bool>> + Send;
 
-    /// Replaces an endpoint, and counts the tenant's epoch up. `false`: there is none.
-    fn replace_endpoint(&self, endpoint: &Endpoint) -> impl Future<Output = Stored<bool>> + Send;
+    /// Replaces an endpoint and its secrets by what was made of `old`, and counts the tenant's epoch up, in one
+    /// transaction. `false`: it is not `old` any more, or gone: look again. Its id and its key stay as they are.
+    fn replace_endpoint(
+        &self,
+        old: &WithSecrets,
+        new: &WithSecrets,
+    ) -> impl Future<Output = Stored<bool>> + Send;
+
+    /// Deletes an endpoint, its secrets and its key, leaves a tombstone, and counts the tenant's epoch up, in one
+    /// transaction. `false`: it is not `old` any more, or gone: look again.
+    fn remove_endpoint(
+        &self,
+        old: &Endpoint,
+        now: Timestamp,
+    ) -> impl Future<Output = Stored<bool>> + Send;
+
+    /// Those of these endpoints that were deleted, in no order.
+    fn gone(
+        &self,
+        tenant: &TenantId,
+        ids: &[EndpointId],
+    ) -> impl Future<Output = Stored<Vec<Gone>>> + Send;
 
     /// Writes down who did what.
     fn audit(&self, entry: &AuditEntry) -> impl Future<Output = Stored<()>> + Send;

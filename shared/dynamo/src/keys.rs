@@ -296,6 +296,16 @@ pub(crate) fn secrets(tenant: &TenantId, endpoint: EndpointId) -> Key {
     Key::new(tenant_partition(tenant), format!("SECRET#{endpoint}"))
 }
 
+/// Who has a key of a tenant's endpoints.
+pub(crate) fn endpoint_key(tenant: &TenantId, key: &str) -> Key {
+    Key::new(tenant_partition(tenant), format!("KEY#{}", last(key)))
+}
+
+/// What is left of an endpoint that was deleted.
+pub(crate) fn gone(tenant: &TenantId, id: EndpointId) -> Key {
+    Key::new(tenant_partition(tenant), format!("GONE#{id}"))
+}
+
 pub(crate) fn endpoints_epoch(tenant: &TenantId) -> Key {
     Key::new(tenant_partition(tenant), "ENDPOINTS_EPOCH")
 }

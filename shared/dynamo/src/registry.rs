@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::Client;
 use domain::{
     endpoint::Endpoint,
     id::{EndpointId, SourceName, TenantId},
-    ports::{Registry, SealedSecret, Stored},
+    ports::{Registry, Stored, WithSecrets},
     source::Source,
 };
 use futures_util::future::try_join;
@@ -47,11 +47,7 @@ impl Registry for RegistryTable {
         self.table().rows(&Range::partition(all), read_endpoint).await
     }
 
-    async fn endpoint(
-        &self,
-        tenant: &TenantId,
-        id: EndpointId,
-    ) -> Stored<Option<(Endpoint, Vec<SealedSecret>)>> {
+    async fn endpoint(&self, tenant: &TenantId, id: EndpointId) -> Stored<Option<WithSecrets>> {
         let table = self.table();
         let endpoint = table.get(keys::endpoint(tenant, id));
         let secrets = table.get(keys::secrets(tenant, id));

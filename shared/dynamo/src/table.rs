@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::{
         update_item::UpdateItemError,
     },
     types::{
-        AttributeValue, ConditionCheck, KeysAndAttributes, Put, ReturnValue,
+        AttributeValue, ConditionCheck, Delete, KeysAndAttributes, Put, ReturnValue,
         ReturnValuesOnConditionCheckFailure, Select, TransactWriteItem, Update,
     },
 };
@@ -323,6 +323,18 @@ impl Table<'_> {
             .set_expression_attribute_names(change.names())
             .set_expression_attribute_values(change.values());
         Ok(TransactWriteItem::builder().update(update.build().map_err(unbuilt)?).build())
+    }
+
+    /// An action of a transaction: a deletion.
+    pub(crate) fn deleting(self, key: Key, only: &Expression) -> Stored<TransactWriteItem> {
+        let delete = Delete::builder()
+            .table_name(self.name)
+            .set_key(Some(key.attributes()))
+            .set_condition_expression(only.condition())
+            .set_expression_attribute_names(only.names())
+            .set_expression_attribute_values(only.values());
+        let delete = delete.build().map_err(unbuilt)?;
+        Ok(TransactWriteItem::builder().delete(delete).build())
     }
 
     /// An action of a transaction: a check without a write.

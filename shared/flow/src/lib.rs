@@ -6,7 +6,8 @@
 //! Reading order: [`scheme`] is how a source's requests prove themselves and say what they are; [`incoming`] is what may
 //! come in at all, and [`element`] the events of a request with several; [`accept`] puts it into the inbox; [`body`] is
 //! how its bytes are kept and read back, [`content`] what they mean once their [`encoding`] is undone. [`fanout`] is how
-//! one outgoing event becomes its deliveries; [`payload`] is how the bytes of an outgoing event are kept and read back.
+//! one outgoing event becomes its deliveries; [`payload`] is how the bytes of an outgoing event are kept and read back,
+//! [`leaving`] what a subscriber gets of them.
 //! [`bulk`] runs many events again.
 
 pub mod accept;
@@ -17,5 +18,6 @@ pub mod element;
 pub mod encoding;
 pub mod fanout;
 pub mod incoming;
+pub mod leaving;
 pub mod payload;
 pub mod scheme;

@@ -32,6 +32,15 @@ impl StaticHeaders {
         N: AsRef<str>,
         V: AsRef<str>,
     {
+        let (checked, problems) = Self::sort_out(headers);
+        if problems.is_empty() { Ok(checked) } else { Err(problems) }
+    }
+
+    fn sort_out<N, V>(headers: impl IntoIterator<Item = (N, V)>) -> (Self, Vec<BadHeader>)
+    where
+        N: AsRef<str>,
+        V: AsRef<str>,
+    {
         let (mut checked, mut problems) = (Self::default(), Vec::new());
         let mut count = 0_usize;
         for (name, value) in headers {
@@ -56,21 +65,19 @@ impl StaticHeaders {
         if together > Self::MAX_TOGETHER {
             problems.push(BadHeader::TooLarge(together));
         }
-        if problems.is_empty() { Ok(checked) } else { Err(problems) }
+        (checked, problems)
     }
 
-    /// Reads and checks what was sealed: a JSON object of texts.
+    /// Reads what was sealed, a JSON object of texts: the headers that may be sent, and what is wrong with the others. A
+    /// rule may be younger than the row, and what it forbids stays here.
     ///
     /// # Errors
-    /// Everything that is wrong with it. A rule may be younger than the row.
-    pub fn from_json(text: &SecretText) -> Result<Self, Vec<BadHeader>> {
-        let read: BTreeMap<String, Zeroizing<String>> =
-            serde_json::from_str::<BTreeMap<String, String>>(text.expose())
-                .map_err(|_| vec![BadHeader::Unreadable])?
-                .into_iter()
-                .map(|(name, value)| (name, Zeroizing::new(value)))
-                .collect();
-        Self::check(read.iter().map(|(name, value)| (name, value.as_str())))
+    /// [`BadHeader::Unreadable`].
+    pub fn from_json(text: &SecretText) -> Result<(Self, Vec<BadHeader>), BadHeader> {
+        let read: BTreeMap<String, String> =
+            serde_json::from_str(text.expose()).map_err(|_| BadHeader::Unreadable)?;
+        let read: Vec<_> = read.into_iter().map(|(n, v)| (n, Zeroizing::new(v))).collect();
+        Ok(Self::sort_out(read.iter().map(|(name, value)| (name, value.as_str()))))
     }
 
     /// The text to seal.
@@ -357,17 +364,21 @@ mod tests {
         };
     }
 
+    /// DLV-custom-headers: validated on save and on send.
     #[test]
     fn what_was_sealed_is_read_and_checked_again() {
         let json = |text: &str| StaticHeaders::from_json(&SecretText::new(text.to_owned()));
-        let read = json(r#"{"X-Key":"a b","x-env":"prod"}"#).unwrap();
+        let (read, problems) = json(r#"{"X-Key":"a b","x-env":"prod"}"#).unwrap();
         assert_eq!(read.iter().collect::<Vec<_>>(), [("x-env", "prod"), ("x-key", "a b")]);
         assert_eq!(read.to_json().expose(), r#"{"x-env":"prod","x-key":"a b"}"#);
-        assert!(json("{}").unwrap().is_empty());
+        assert_eq!(problems, []);
+        assert!(json("{}").unwrap().0.is_empty());
         for bad in ["", "[]", r#"{"x":1}"#, r#"{"x":null}"#] {
-            assert_eq!(json(bad).unwrap_err(), [BadHeader::Unreadable], "{bad}");
+            assert_eq!(json(bad).unwrap_err(), BadHeader::Unreadable, "{bad}");
         }
-        assert!(json(r#"{"webhook-id":"x"}"#).is_err());
+        let (read, problems) = json(r#"{"Webhook-Id":"x","x-env":"prod","x-y":"a\nb"}"#).unwrap();
+        assert_eq!(read.names(), ["x-env"]);
+        assert!(matches!(problems.as_slice(), [BadHeader::Reserved(..), BadHeader::Value(_)]));
     }
 
     /// SEC-secret-in-logs
@@ -389,8 +400,8 @@ mod tests {
                 let (found, kept) = checked.iter().next().unwrap();
                 prop_assert!(found.eq_ignore_ascii_case(&name) && kept == value);
                 prop_assert!(kept.bytes().all(|b| (b' '..=b'~').contains(&b)));
-                let again = StaticHeaders::from_json(&checked.to_json()).unwrap();
-                prop_assert_eq!(again.names(), checked.names());
+                let (again, problems) = StaticHeaders::from_json(&checked.to_json()).unwrap();
+                prop_assert_eq!((again.names(), problems), (checked.names(), vec![]));
             }
         }
     }

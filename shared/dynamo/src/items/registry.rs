@@ -3,7 +3,7 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use domain::{
-    endpoint::Endpoint,
+    endpoint::{Endpoint, Gone},
     id::{EndpointId, SourceName, TenantId},
     ports::{AuditEntry, Purpose, SealedSecret, Stored},
     source::Source,
@@ -46,6 +46,26 @@ pub(crate) fn write_endpoint(endpoint: &Endpoint) -> Stored<Item> {
 
 pub(crate) fn read_endpoint(item: &Item) -> Stored<Endpoint> {
     Reader(item).json("endpoint")
+}
+
+/// The entry of an endpoint's key.
+pub(crate) fn write_endpoint_key(endpoint: &Endpoint, key: &str) -> Item {
+    Writer::new(keys::endpoint_key(&endpoint.tenant, key), "endpoint_key")
+        .put("endpoint", s(endpoint.id.to_string()))
+        .done()
+}
+
+pub(crate) fn write_gone(gone: &Gone) -> Stored<Item> {
+    let Gone { endpoint, deleted_at } = gone;
+    let item = Writer::new(keys::gone(&endpoint.tenant, endpoint.id), "gone")
+        .put("endpoint", json(endpoint)?)
+        .put("deleted_at", ms(*deleted_at));
+    Ok(item.done())
+}
+
+pub(crate) fn read_gone(item: &Item) -> Stored<Gone> {
+    let item = Reader(item);
+    Ok(Gone { endpoint: item.json("endpoint")?, deleted_at: item.time("deleted_at")? })
 }
 
 pub(crate) fn write_secrets(
@@ -174,7 +194,11 @@ mod tests {
             write_endpoint(&endpoint).unwrap(),
             write_secrets(&tenant, endpoint.id, &secrets),
             write_audit(&entry),
+            write_endpoint_key(&endpoint, "shop-7"),
+            write_gone(&Gone { endpoint: endpoint.clone(), deleted_at: at }).unwrap(),
         ];
+        let gone = Gone { endpoint: endpoint.clone(), deleted_at: at };
+        assert_eq!(read_gone(&items[6]).unwrap(), gone);
         assert_eq!(read_source(&items[0]).unwrap(), plain);
         assert_eq!(read_source(&write_source(&source).unwrap()).unwrap(), source);
         insta::assert_snapshot!("waiting", show(&write_source(&source).unwrap()));

@@ -2,9 +2,12 @@
 
 use domain::{
     destination::Destination,
-    endpoint::{Endpoint, LaneCount},
+    endpoint::{Endpoint, Gone, LaneCount},
     id::{EndpointId, TenantId},
-    ports::{AuditEntry, Configure as _, Learning as _, Purpose, Registry as _, SealedSecret},
+    ports::{
+        AuditEntry, Configure as _, Learning as _, Purpose, Registry as _, SealedSecret,
+        WithSecrets,
+    },
     source::{Dedupe, Handler, SchemeChoice, Source},
 };
 use serde_json::json;
@@ -21,7 +24,11 @@ pub async fn registry<T: Tables>(fresh: impl AsyncFn() -> T) {
         an_endpoint_is_put_once_with_its_secrets,
         a_tenants_endpoints_are_its_own,
         every_change_of_endpoints_counts_the_epoch_up,
-        an_endpoint_is_replaced_and_its_secrets_stay,
+        an_endpoint_and_its_secrets_are_replaced_only_as_they_were_read,
+        of_many_replacements_at_once_one_is_had,
+        an_endpoint_without_an_item_of_secrets_gets_one,
+        a_key_is_had_by_one_endpoint_until_it_is_deleted,
+        a_deleted_endpoint_leaves_a_tombstone_and_no_secret,
         who_did_what_is_written_down,
         a_source_is_claimed_by_one_as_long_as_it_waits,
         a_claim_ends_by_itself_and_only_its_owner_ends_the_waiting,
@@ -175,29 +182,126 @@ async fn a_tenants_endpoints_are_its_own(on: &impl Tables) -> Kept {
 async fn every_change_of_endpoints_counts_the_epoch_up(on: &impl Tables) -> Kept {
     let (registry, first) = (on.registry(), endpoint("demo", 1));
     let start = registry.endpoints_epoch(&demo()).await?;
-    assert!(!registry.replace_endpoint(&first).await?);
+    let (old, rated) = (with(&first, &[]), with(&Endpoint { rate: Some(1), ..first.clone() }, &[]));
+    assert!(!registry.replace_endpoint(&old, &rated).await?);
+    assert!(!registry.remove_endpoint(&first, at(9)).await?);
     assert_eq!(registry.endpoints_epoch(&demo()).await?, start);
     assert!(registry.add_endpoint(&first, &[]).await?);
     assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 1);
     assert!(!registry.add_endpoint(&first, &[]).await?);
     assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 1);
-    assert!(registry.replace_endpoint(&first).await?);
+    assert!(registry.replace_endpoint(&old, &rated).await?);
     assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 2);
+    assert!(!registry.replace_endpoint(&old, &rated).await?);
     assert!(registry.add_endpoint(&endpoint("other", 1), &[]).await?);
     assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 2);
+    assert!(registry.remove_endpoint(&rated.0, at(9)).await?);
+    assert_eq!(registry.endpoints_epoch(&demo()).await?, start + 3);
     Ok(())
 }
 
-async fn an_endpoint_is_replaced_and_its_secrets_stay(on: &impl Tables) -> Kept {
+/// What is left of [`secrets`] when the old one is over.
+fn one_secret() -> Vec<SealedSecret> {
+    secrets().into_iter().take(1).collect()
+}
+
+fn with(endpoint: &Endpoint, secrets: &[SealedSecret]) -> WithSecrets {
+    (endpoint.clone(), secrets.to_vec())
+}
+
+async fn an_endpoint_and_its_secrets_are_replaced_only_as_they_were_read(on: &impl Tables) -> Kept {
     let (registry, first) = (on.registry(), endpoint("demo", 1));
     assert!(registry.add_endpoint(&first, &secrets()).await?);
+    let old = with(&first, &secrets());
     let changed = Endpoint { rate: Some(7), patterns: Vec::new(), ..first.clone() };
-    assert!(registry.replace_endpoint(&changed).await?);
-    assert_eq!(registry.endpoint(&demo(), first.id).await?, Some((changed.clone(), secrets())));
-    assert_eq!(registry.endpoints(&demo()).await?, [changed]);
-    let absent = endpoint("demo", 2);
-    assert!(!registry.replace_endpoint(&absent).await?);
-    assert_eq!(registry.endpoint(&demo(), absent.id).await?, None);
+    let new = with(&changed, &one_secret());
+    assert!(registry.replace_endpoint(&old, &new).await?);
+    assert_eq!(registry.endpoint(&demo(), first.id).await?, Some(new.clone()));
+    assert_eq!(registry.endpoints(&demo()).await?, std::slice::from_ref(&changed));
+    // Somebody has changed the one or the other since.
+    for other in [with(&first, &one_secret()), with(&changed, &secrets())] {
+        let late = with(&Endpoint { rate: Some(8), ..first.clone() }, &[]);
+        assert!(!registry.replace_endpoint(&other, &late).await?);
+        assert_eq!(registry.endpoint(&demo(), first.id).await?, Some(new.clone()));
+    }
+    let absent = with(&endpoint("demo", 2), &secrets());
+    assert!(!registry.replace_endpoint(&absent, &absent).await?);
+    assert_eq!(registry.endpoint(&demo(), absent.0.id).await?, None);
+    Ok(())
+}
+
+/// Two who rotate at once must not lose the secret of the one who was told of it first.
+async fn of_many_replacements_at_once_one_is_had(on: &impl Tables) -> Kept {
+    let (registry, first) = (on.registry(), endpoint("demo", 1));
+    assert!(registry.add_endpoint(&first, &secrets()).await?);
+    let old = with(&first, &secrets());
+    let new = |n: u8| {
+        let rotated = SealedSecret {
+            id: n.to_string(),
+            purpose: Purpose::Signing,
+            sealed: vec![n],
+            expires_at: None,
+        };
+        with(&first, &[secrets(), vec![rotated]].concat())
+    };
+    let all: Vec<_> = (0..12).map(new).collect();
+    let tries = all.iter().map(|new| registry.replace_endpoint(&old, new));
+    // A store that is asked by many at once may say that it is busy; what it says is done is.
+    let done = futures_util::future::join_all(tries).await;
+    let won = all.iter().zip(done).filter(|(_, done)| matches!(done, Ok(true)));
+    let won: Vec<_> = won.map(|(new, _)| new.clone()).collect();
+    let stands: Vec<_> = registry.endpoint(&demo(), first.id).await?.into_iter().collect();
+    assert!(won.len() == 1 && won == stands, "{} replacements", won.len());
+    Ok(())
+}
+
+async fn an_endpoint_without_an_item_of_secrets_gets_one(on: &impl Tables) -> Kept {
+    let (registry, bare) = (on.registry(), endpoint("demo", 1));
+    assert!(registry.add_endpoint(&bare, &[]).await?);
+    let sealed = with(&bare, &secrets());
+    assert!(registry.replace_endpoint(&with(&bare, &[]), &sealed).await?);
+    assert_eq!(registry.endpoint(&demo(), bare.id).await?, Some(sealed.clone()));
+    assert!(registry.replace_endpoint(&sealed, &with(&bare, &[])).await?);
+    assert_eq!(registry.endpoint(&demo(), bare.id).await?, Some(with(&bare, &[])));
+    Ok(())
+}
+
+async fn a_key_is_had_by_one_endpoint_until_it_is_deleted(on: &impl Tables) -> Kept {
+    let registry = on.registry();
+    let keyed = |tenant: &str, number: u128| Endpoint {
+        key: Some("shop#7".to_owned()),
+        ..endpoint(tenant, number)
+    };
+    assert!(registry.add_endpoint(&keyed("demo", 1), &[]).await?);
+    assert!(!registry.add_endpoint(&keyed("demo", 2), &[]).await?);
+    assert_eq!(registry.endpoint(&demo(), keyed("demo", 2).id).await?, None);
+    assert!(registry.add_endpoint(&keyed("other", 2), &[]).await?, "of another tenant");
+    assert!(registry.add_endpoint(&endpoint("demo", 3), &[]).await?);
+    assert!(registry.add_endpoint(&endpoint("demo", 4), &[]).await?, "no key is no key");
+    assert!(registry.remove_endpoint(&keyed("demo", 1), at(9)).await?);
+    assert!(registry.add_endpoint(&keyed("demo", 2), &[]).await?);
+    Ok(())
+}
+
+async fn a_deleted_endpoint_leaves_a_tombstone_and_no_secret(on: &impl Tables) -> Kept {
+    let (registry, first, other) = (on.registry(), endpoint("demo", 1), endpoint("demo", 2));
+    for endpoint in [&first, &other] {
+        assert!(registry.add_endpoint(endpoint, &secrets()).await?);
+    }
+    let changed = Endpoint { rate: Some(7), ..first.clone() };
+    assert!(!registry.remove_endpoint(&changed, at(9)).await?, "not as it was read");
+    assert!(registry.gone(&demo(), &[first.id]).await?.is_empty());
+    assert!(registry.remove_endpoint(&first, at(9)).await?);
+    assert!(!registry.remove_endpoint(&first, at(10)).await?);
+    assert_eq!(registry.endpoint(&demo(), first.id).await?, None);
+    assert_eq!(registry.endpoints(&demo()).await?, std::slice::from_ref(&other));
+    let old = with(&first, &secrets());
+    assert!(!registry.replace_endpoint(&old, &old).await?, "what is gone does not come back");
+    let gone = Gone { endpoint: first.clone(), deleted_at: at(9) };
+    let found = registry.gone(&demo(), &[other.id, first.id, first.id]).await?;
+    assert_eq!(found, [gone]);
+    assert!(registry.gone(&"other".parse().unwrap(), &[first.id]).await?.is_empty());
+    assert!(registry.gone(&demo(), &[]).await?.is_empty());
     Ok(())
 }
 

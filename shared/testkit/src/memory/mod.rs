@@ -23,7 +23,7 @@ use domain::{
     body::Sha256Hash,
     bulk::Work,
     delivery::Delivery,
-    endpoint::{Endpoint, Health},
+    endpoint::{Endpoint, Gone, Health},
     event::{Object, ObjectRef},
     id::{EndpointId, EventId, InboxKey, RedeliveryId, ReplayId, SourceName, TenantId},
     inbox::Row,
@@ -98,6 +98,8 @@ pub struct Tables {
     pub sources: BTreeMap<SourceName, Source>,
     /// Endpoints and their sealed secrets.
     pub endpoints: BTreeMap<(TenantId, EndpointId), (Endpoint, Vec<SealedSecret>)>,
+    /// Endpoints that were deleted.
+    pub gone: BTreeMap<(TenantId, EndpointId), Gone>,
     /// Changes of a tenant's endpoints.
     pub epochs: BTreeMap<TenantId, u64>,
     /// Who did what.

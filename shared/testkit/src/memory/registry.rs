@@ -1,9 +1,9 @@
 //! Configuration in memory.
 
 use domain::{
-    endpoint::Endpoint,
+    endpoint::{Endpoint, Gone},
     id::{EndpointId, SourceName, TenantId},
-    ports::{AuditEntry, Configure, Learning, Registry, SealedSecret, Stored},
+    ports::{AuditEntry, Configure, Learning, Registry, SealedSecret, Stored, WithSecrets},
     source::Source,
 };
 use jiff::Timestamp;
@@ -30,11 +30,7 @@ impl Registry for Store {
         .await
     }
 
-    async fn endpoint(
-        &self,
-        tenant: &TenantId,
-        id: EndpointId,
-    ) -> Stored<Option<(Endpoint, Vec<SealedSecret>)>> {
+    async fn endpoint(&self, tenant: &TenantId, id: EndpointId) -> Stored<Option<WithSecrets>> {
         let key = (tenant.clone(), id);
         self.call("registry.endpoint", |tables| tables.endpoints.get(&key).cloned()).await
     }
@@ -70,7 +66,10 @@ impl Configure for Store {
     async fn add_endpoint(&self, endpoint: &Endpoint, secrets: &[SealedSecret]) -> Stored<bool> {
         let key = (endpoint.tenant.clone(), endpoint.id);
         self.call("configure.add_endpoint", |tables| {
-            if tables.endpoints.contains_key(&key) {
+            let of_tenant = tables.endpoints.values().map(|(endpoint, _)| endpoint);
+            let mut of_tenant = of_tenant.filter(|other| other.tenant == endpoint.tenant);
+            let has_key = |other: &Endpoint| other.key.is_some() && other.key == endpoint.key;
+            if tables.endpoints.contains_key(&key) || of_tenant.any(has_key) {
                 return false;
             }
             *tables.epochs.entry(endpoint.tenant.clone()).or_default() += 1;
@@ -80,13 +79,37 @@ impl Configure for Store {
         .await
     }
 
-    async fn replace_endpoint(&self, endpoint: &Endpoint) -> Stored<bool> {
-        let key = (endpoint.tenant.clone(), endpoint.id);
+    async fn replace_endpoint(&self, old: &WithSecrets, new: &WithSecrets) -> Stored<bool> {
+        let key = (old.0.tenant.clone(), old.0.id);
         self.call("configure.replace_endpoint", |tables| {
-            let Some((old, _)) = tables.endpoints.get_mut(&key) else { return false };
-            *old = endpoint.clone();
-            *tables.epochs.entry(endpoint.tenant.clone()).or_default() += 1;
+            let there = tables.endpoints.get_mut(&key).filter(|there| *there == old);
+            let Some(there) = there else { return false };
+            *there = new.clone();
+            *tables.epochs.entry(key.0).or_default() += 1;
             true
+        })
+        .await
+    }
+
+    async fn remove_endpoint(&self, old: &Endpoint, now: Timestamp) -> Stored<bool> {
+        let key = (old.tenant.clone(), old.id);
+        self.call("configure.remove_endpoint", |tables| {
+            if tables.endpoints.get(&key).is_none_or(|(there, _)| there != old) {
+                return false;
+            }
+            tables.endpoints.remove(&key);
+            *tables.epochs.entry(old.tenant.clone()).or_default() += 1;
+            tables.gone.insert(key, Gone { endpoint: old.clone(), deleted_at: now });
+            true
+        })
+        .await
+    }
+
+    async fn gone(&self, tenant: &TenantId, ids: &[EndpointId]) -> Stored<Vec<Gone>> {
+        self.call("configure.gone", |tables| {
+            let of = |id: &EndpointId| tables.gone.get(&(tenant.clone(), *id)).cloned();
+            let ids: std::collections::BTreeSet<_> = ids.iter().collect();
+            ids.into_iter().filter_map(of).collect()
         })
         .await
     }
