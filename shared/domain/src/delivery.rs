@@ -61,8 +61,8 @@ pub struct Redelivered {
     pub by: RedeliveryId,
     /// When.
     pub at: Timestamp,
-    /// How it stood before.
-    pub from: State,
+    /// How it stood before. `None`: there was none, its event had never come to the endpoint.
+    pub from: Option<State>,
     /// Attempts that had been made before. What is still heard of them is no answer to this.
     pub after: u32,
     /// A person asked for this one delivery: how it goes says nothing about how the endpoint is doing.

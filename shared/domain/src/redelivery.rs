@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use self::{
     selection::{BadSelection, MAX_EVENTS, Selection},
@@ -22,6 +23,7 @@ pub use self::{
 use crate::{
     bulk::{MAX_RATE, MAX_TOLD, MAX_TYPES, Pace, SHOWN},
     delivery::{Delivery, Redelivered, State as Stands},
+    endpoint::{Endpoint, Facts},
     id::{EndpointId, EventId, RedeliveryId, TenantId},
 };
 
@@ -184,6 +186,13 @@ pub enum Verdict {
     Leave(Outcome),
 }
 
+/// Whether an endpoint would get an event now, whatever it had chosen when the event was relayed, and whether or not it
+/// was there then.
+pub fn would_get(endpoint: &Endpoint, event: &Facts<'_>, payload: Option<&Value>) -> bool {
+    let now = Endpoint { created_at: Timestamp::MIN, earlier: Vec::new(), ..endpoint.clone() };
+    now.wants(event, payload)
+}
+
 /// Decides about one delivery. It has one state, and only a finished one is taken.
 pub fn judge(work: &Work, found: &Delivery) -> Verdict {
     let leave = Verdict::Leave;
@@ -219,7 +228,7 @@ pub fn due_again(
 ) -> Delivery {
     let begun = found.begun.as_ref().map_or(0, |begun| begun.attempt);
     let attempts = found.attempts.max(begun);
-    let mark = Redelivered { by, at: now, from: found.state, after: attempts, by_hand };
+    let mark = Redelivered { by, at: now, from: Some(found.state), after: attempts, by_hand };
     Delivery {
         state: Stands::Pending,
         attempts,
@@ -230,6 +239,20 @@ pub fn due_again(
         redelivered: Some(mark),
         ..found.clone()
     }
+}
+
+/// A delivery of an event that never came to an endpoint.
+#[must_use]
+pub fn made_now(
+    event: EventId,
+    event_type: String,
+    by: RedeliveryId,
+    (now, due_at, tried_for): (Timestamp, Timestamp, Duration),
+) -> Delivery {
+    let deadline = due_at.saturating_add(tried_for).unwrap_or(Timestamp::MAX);
+    let mark = Redelivered { by, at: now, from: None, after: 0, by_hand: false };
+    let new = Delivery::new(event, event_type, deadline, now);
+    Delivery { due_at, redelivered: Some(mark), ..new }
 }
 
 /// What one page came to.

@@ -8,7 +8,7 @@ use domain::{
     lane::{LaneId, Pointer},
     outbox::OutboxRow,
     ports::{
-        Again, Deliveries as _, Events, Halt, Outbox as _, Redeliver, Redeliveries, Started, Stored,
+        Again, Deliveries as _, Events, Halt, Redeliver, Redeliveries, Started, Stored,
     },
     redelivery::Work,
 };

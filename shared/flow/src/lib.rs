@@ -8,7 +8,7 @@
 //! how its bytes are kept and read back, [`content`] what they mean once their [`encoding`] is undone. [`fanout`] is how
 //! one outgoing event becomes its deliveries; [`payload`] is how the bytes of an outgoing event are kept and read back,
 //! [`leaving`] what a subscriber gets of them.
-//! [`bulk`] runs many events again.
+//! [`bulk`] runs many events again, and [`redeliver`] sends many again.
 
 pub mod accept;
 pub mod body;
@@ -20,4 +20,5 @@ pub mod fanout;
 pub mod incoming;
 pub mod leaving;
 pub mod payload;
+pub mod redeliver;
 pub mod scheme;

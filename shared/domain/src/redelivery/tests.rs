@@ -124,11 +124,29 @@ fn a_delivery_due_again_keeps_its_event_and_its_attempts() {
     // The attempt that was begun and never ended has its number for ever.
     assert_eq!(again.attempts, 4);
     let mark = again.redelivered.clone().unwrap();
-    assert_eq!((mark.by, mark.after, mark.from, mark.by_hand), (US, 4, Stands::Dead, true));
+    assert_eq!((mark.by, mark.after, mark.from, mark.by_hand), (US, 4, Some(Stands::Dead), true));
     let outcome = Ended::Answered { status: 200, retry_after_ms: None };
     let attempt = Attempt { number: 5, at: at(6), duration_ms: 1, outcome, excerpt: String::new() };
     let done = again.ended(attempt, Next::Succeeded, at(6));
     assert_eq!((done.attempts, done.redelivered), (5, again.redelivered));
+}
+
+/// What never came to an endpoint is what it would get now: from before it was made, or asked for that type.
+#[test]
+fn an_event_is_missing_by_what_its_endpoint_would_get_now() {
+    let url = crate::destination::Destination::Https("https://example.com/".to_owned());
+    let mut hooks = Endpoint::new("acme".parse().unwrap(), endpoint(1), url, at(0));
+    let labels = BTreeMap::new();
+    let event = |event_type| Facts { event_type, at: at(-100), labels: &labels };
+    assert!(!hooks.wants(&event("invoice.paid"), None));
+    assert!(would_get(&hooks, &event("invoice.paid"), None));
+    let choice = |types: &str| crate::endpoint::Choice {
+        patterns: vec![types.parse().unwrap()],
+        ..crate::endpoint::Choice::default()
+    };
+    hooks.choose(choice("charge.*"), at(10));
+    assert!(!would_get(&hooks, &event("invoice.paid"), None));
+    assert!(would_get(&hooks, &event("charge.made"), None));
 }
 
 #[test]

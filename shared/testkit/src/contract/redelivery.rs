@@ -109,7 +109,8 @@ async fn a_delivery_that_is_not_as_it_was_read_is_left(on: &impl Tables) -> Kept
 async fn of_many_at_once_one_takes_it_and_the_others_hear_that_it_was_taken(on: &impl Tables) -> Kept {
     let before = dead(on, event_id(0, 1)).await?;
     let after = again(&before, 1);
-    let takes = (0..8).map(|_| on.lanes().redeliver_as(&lane(0), &before, &after, at(50)));
+    let here = lane(0);
+    let takes = (0..8).map(|_| on.lanes().redeliver_as(&here, &before, &after, at(50)));
     let mut taken = 0;
     for outcome in futures_util::future::join_all(takes).await {
         match outcome {
