@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use domain::{address::AddressPolicy, breaker::Limits, delivery::Schedule, retry::Backoff};
+use domain::{
+    address::AddressPolicy, breaker::Limits, delivery::Schedule, endpoint::HealthLimits,
+    retry::Backoff,
+};
 use runtime::{
     aws::Settings,
     env::{BadEnv, Base, Env},
@@ -100,6 +103,7 @@ fn rules(env: &mut Env) -> Option<Rules> {
     let opens_after = env.number("BREAKER_OPENS_AFTER", 1..=1000);
     let probe = env.millis("BREAKER_PROBE_MS", 1..=DAY);
     let probe_cap = env.millis("BREAKER_PROBE_CAP_MS", 1..=DAY);
+    let disable_after = env.millis("DISABLE_AFTER_MS", SECOND..=365 * DAY);
     let hold = env.millis("HOLD_MS", SECOND..=365 * DAY);
     let concurrency = env.number("ENDPOINT_CONCURRENCY", 1..=100);
     if cap.zip(deadline).is_some_and(|(cap, deadline)| cap > deadline) {
@@ -119,6 +123,8 @@ fn rules(env: &mut Env) -> Option<Rules> {
             probe_cap: probe_cap?,
             retry_after_cap,
         },
+        tried_for: deadline?,
+        health: HealthLimits { disable_after: disable_after? },
         hold: hold?,
         concurrency: concurrency?,
     })
@@ -153,6 +159,7 @@ mod tests {
             "DELIVERIES_TABLE",
             "DELIVERY_DEADLINE_MS",
             "DELIVERY_RETENTION_MS",
+            "DISABLE_AFTER_MS",
             "ENDPOINT_CONCURRENCY",
             "ENV_NAME",
             "HOLD_MS",

@@ -13,12 +13,12 @@ mod rest;
 use std::time::Duration;
 
 use domain::{
-    breaker::{Breaker, Limits},
+    breaker::Limits,
     delivery::{Attempt, Delivery, Schedule},
-    endpoint::Endpoint,
-    lane::{Found, Hold, LaneId, Pointer, Release, Take},
+    endpoint::{Endpoint, HealthLimits},
+    lane::{Found, Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
-    ports::{Deliveries, Lanes, Queue, Registry, SealedSecret, StoreError, Stored},
+    ports::{Deliveries, Due, Lanes, Queue, Registry, SealedSecret, StoreError, Stored},
 };
 use jiff::Timestamp;
 
@@ -37,6 +37,10 @@ pub struct Rules {
     pub schedule: Schedule,
     /// When a lane is left alone.
     pub breaker: Limits,
+    /// For how long a delivery is tried, without the time for which it was held.
+    pub tried_for: Duration,
+    /// When an endpoint has failed for too long.
+    pub health: HealthLimits,
     /// For how long the deliveries of a disabled endpoint are held.
     pub hold: Duration,
     /// Deliveries under way at once to an endpoint that does not say.
@@ -151,7 +155,7 @@ enum Repeats {
 struct Pass<'d, 'a, L, R, Q, S> {
     drain: &'d Drain<'a, L, R, Q, S>,
     hold: Hold,
-    breaker: Breaker,
+    left: Left,
     /// When the pass ends.
     until: Timestamp,
     /// Whether it has changed anything.
@@ -176,8 +180,8 @@ where
             Take::Busy => return Ok(Ended::Busy),
             Take::Absent => return Ok(Ended::Absent),
         };
-        let breaker = hold.breaker;
-        let mut pass = Pass { drain: self, hold, breaker, until, did: false };
+        let left = hold.left;
+        let mut pass = Pass { drain: self, hold, left, until, did: false };
         let ended = pass.run().await;
         if ended.is_err() {
             pass.let_go().await;
@@ -187,6 +191,25 @@ where
 
     fn now(&self) -> Timestamp {
         (self.edge.now)()
+    }
+
+    /// The time of the first pointer. Fresh ones first: see [`Kind`].
+    async fn next_due(&self, lane: &LaneId) -> Stored<Option<Timestamp>> {
+        let mut first: Option<Timestamp> = None;
+        for kind in Kind::ALL {
+            let next = self.lanes.next_due(lane, kind).await?;
+            first = first.into_iter().chain(next).min();
+        }
+        Ok(first)
+    }
+
+    /// Pointers of both kinds that are due by then.
+    async fn due(&self, lane: &LaneId, until: Timestamp, limit: usize) -> Stored<Vec<Pointer>> {
+        let mut both = Vec::new();
+        for kind in Kind::ALL {
+            both.extend(self.lanes.due(lane, kind, Due::by(until), limit).await?);
+        }
+        Ok(both)
     }
 
     /// Reads a delivery again and makes its pointer right: put the right one, then delete this one.
@@ -236,7 +259,7 @@ where
             return self.hold_all(Some(since)).await;
         }
         let now = drain.now();
-        if let Some(open_until) = self.breaker.open(now) {
+        if let Some(open_until) = self.left.breaker.open(now) {
             self.give_up_overdue(now).await?;
             return Ok(Stop::Sleep(Some(open_until)));
         }
@@ -255,7 +278,7 @@ where
             Stop::Sleep(wake_at) => (wake_at, Ended::Asleep(wake_at)),
             Stop::OutOfTime => (Some(now), Ended::Continued),
         };
-        match self.drain.lanes.release(&self.hold, wake_at, self.breaker).await? {
+        match self.drain.lanes.release(&self.hold, wake_at, self.left).await? {
             Release::Done => {
                 if let Some(wait) = self.message_after(stop, now) {
                     // If it is lost, the sweeper finds `wake_at`.
@@ -292,7 +315,7 @@ where
     async fn let_go(&mut self) {
         let wake_at = Some(self.drain.now());
         for _ in 0..2 {
-            match self.drain.lanes.release(&self.hold, wake_at, self.breaker).await {
+            match self.drain.lanes.release(&self.hold, wake_at, self.left).await {
                 Ok(Release::Woken(seen)) => self.hold.seen = seen,
                 Ok(Release::Done | Release::Lost) | Err(_) => return,
             }

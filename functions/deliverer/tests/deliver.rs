@@ -16,7 +16,7 @@ use domain::{
     breaker::Limits,
     delivery::{Cause, Delivery, Outcome, Schedule, State},
     destination::{BusArn, Destination, QueueUrl},
-    endpoint::Endpoint,
+    endpoint::{Endpoint, HealthLimits},
     id::EventId,
     lane::{LaneId, Pointer},
     message::{Message as _, WakeMessage},
@@ -57,6 +57,8 @@ fn rules() -> Rules {
             probe_cap: 900 * second,
             retry_after_cap: day,
         },
+        tried_for: Duration::from_secs(345_600),
+        health: HealthLimits { disable_after: Duration::from_secs(432_000) },
         hold: 14 * day,
         concurrency: 5,
     }

@@ -18,9 +18,9 @@ use domain::{
     breaker::{Breaker, Limits},
     delivery::{Attempt, Cause, Delivery, Outcome, Schedule, State},
     destination::Destination,
-    endpoint::{Disabled, Endpoint, Health, Stop, Stopped},
+    endpoint::{Disabled, Endpoint, Health, HealthLimits, Stop, Stopped},
     id::EventId,
-    lane::{LaneId, Pointer},
+    lane::{Kind, LaneId, Left, Pointer},
     ports::{Deliveries as _, SealedSecret, Stored},
     retry::Backoff,
 };
@@ -46,6 +46,8 @@ const RULES: Rules = Rules {
         probe_cap: Duration::from_secs(900),
         retry_after_cap: Duration::from_secs(86_400),
     },
+    tried_for: Duration::from_secs(DEADLINE.unsigned_abs()),
+    health: HealthLimits { disable_after: Duration::from_secs(432_000) },
     hold: Duration::from_secs(1_209_600),
     concurrency: 5,
 };
@@ -239,7 +241,7 @@ async fn what_is_due_is_delivered_and_the_lane_sleeps_until_it_is_woken() {
     assert!(world.states().iter().all(|state| *state == State::Succeeded));
     assert_eq!((world.pointers().len(), world.messages()), (0, None));
     let item = world.item();
-    assert_eq!((item.holder, item.wake_at, item.breaker), (None, None, Breaker::default()));
+    assert_eq!((item.holder, item.wake_at, item.left), (None, None, Left::default()));
 }
 
 /// F15
@@ -322,14 +324,14 @@ async fn after_ten_failures_the_lane_is_left_alone_and_then_probed() {
 async fn a_probe_that_succeeds_opens_the_lane_step_by_step() {
     let world = World::new(40, [OK]);
     let paused = Breaker { failures: 12, open_until: Some(at(0)) };
-    world.store.tables().lanes.get_mut(&lane()).unwrap().breaker = paused;
+    world.store.tables().lanes.get_mut(&lane()).unwrap().left.breaker = paused;
     world.store.tables().endpoints.values_mut().for_each(|(e, _)| e.concurrency = Some(3));
     assert_eq!(world.drain().await, Ended::Asleep(None));
-    assert_eq!(world.item().breaker, Breaker::default());
+    assert_eq!(world.item().left.breaker, Breaker::default());
     assert_eq!(world.script.most_under_way.load(Ordering::SeqCst), 3);
     // A probe that fails ends the pass, so it was alone.
     let failing = World::new(40, [BROKEN]);
-    failing.store.tables().lanes.get_mut(&lane()).unwrap().breaker = paused;
+    failing.store.tables().lanes.get_mut(&lane()).unwrap().left.breaker = paused;
     failing.drain().await;
     assert_eq!(failing.script.sent(), 1);
 }
@@ -341,7 +343,7 @@ async fn three_time_outs_end_a_pass() {
     assert!(matches!(world.drain().await, Ended::Asleep(Some(_))));
     // Five were under way, and one more began after each of the first two.
     assert_eq!(world.script.sent(), 7);
-    assert!(world.item().breaker.open(clock()).is_some());
+    assert!(world.item().left.breaker.open(clock()).is_some());
 }
 
 /// F12
@@ -431,7 +433,7 @@ async fn what_is_overdue_is_given_up_while_the_endpoint_is_left_alone() {
     let world = World::new(3, [OK]);
     let now = DEADLINE + 1;
     let open = Breaker { failures: 12, open_until: Some(at(now + 60)) };
-    world.store.tables().lanes.get_mut(&lane()).unwrap().breaker = open;
+    world.store.tables().lanes.get_mut(&lane()).unwrap().left.breaker = open;
     set_clock(now);
     assert_eq!(world.drain().await, Ended::Asleep(Some(at(now + 60))));
     assert!(world.states().iter().all(|state| *state == State::Dead));
@@ -536,10 +538,12 @@ async fn pointers_are_repaired() {
         // Finished, and its pointer was never deleted.
         tables.deliveries.get_mut(&(lane(), event(1))).unwrap().state = State::Succeeded;
         // Nothing there at all.
-        tables.pointers.insert((lane(), Pointer { due_at: at(-5), event: event(77) }));
+        tables
+            .pointers
+            .insert((lane(), Pointer { kind: Kind::Fresh, due_at: at(-5), event: event(77) }));
     }
     assert_eq!(world.drain().await, Ended::Asleep(Some(at(500))));
-    assert_eq!(world.pointers(), [Pointer { due_at: at(500), event: event(0) }]);
+    assert_eq!(world.pointers(), [Pointer { kind: Kind::Fresh, due_at: at(500), event: event(0) }]);
     assert_eq!(world.script.sent.lock().unwrap().as_slice(), [(event(2), 1)]);
 }
 
@@ -629,13 +633,14 @@ async fn a_late_outcome_of_an_old_attempt_does_not_close_a_new_one() {
 
 #[tokio::test]
 async fn health_is_written_when_it_changes_and_not_otherwise() {
+    // Three events that fail, and the first success.
     let world = World::new(6, [BROKEN, BROKEN, BROKEN, OK, OK, OK]);
     world.store.tables().endpoints.values_mut().for_each(|(e, _)| e.concurrency = Some(1));
     world.store.chaos.heal();
     world.drain().await;
     let calls = world.store.chaos.calls();
-    assert_eq!(calls.iter().filter(|call| **call == "deliveries.note_health").count(), 2);
-    assert_eq!(world.health(), Health::default());
+    assert_eq!(calls.iter().filter(|call| **call == "deliveries.note_health").count(), 4);
+    assert_eq!(world.health(), Health { version: 4, ..Health::default() });
 }
 
 /// A person has switched the endpoint off.

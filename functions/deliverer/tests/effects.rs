@@ -19,7 +19,7 @@ use domain::{
     breaker::{Breaker, Limits},
     delivery::{Attempt, Cause, Delivery, Outcome, Schedule, State},
     destination::Destination,
-    endpoint::{Endpoint, Stop, Stopped},
+    endpoint::{Endpoint, HealthLimits, Stop, Stopped},
     id::EventId,
     inbox::Noted,
     lane::{LaneId, Pointer},
@@ -48,6 +48,8 @@ const RULES: Rules = Rules {
         probe_cap: Duration::from_secs(900),
         retry_after_cap: Duration::from_secs(86_400),
     },
+    tried_for: Duration::from_secs(345_600),
+    health: HealthLimits { disable_after: Duration::from_secs(432_000) },
     hold: Duration::from_secs(1_209_600),
     concurrency: 5,
 };
@@ -421,7 +423,7 @@ async fn what_can_never_be_taken_ends_at_once() {
         states.sort_by_key(|state| *state == State::Succeeded);
         assert_eq!(states.pop(), Some(State::Succeeded));
         assert!(states.iter().all(|state| *state == State::Dead));
-        assert_eq!(world.store.tables().lanes[&lane()].breaker, Breaker::default());
+        assert_eq!(world.store.tables().lanes[&lane()].left.breaker, Breaker::default());
     }
 }
 
@@ -480,7 +482,7 @@ async fn a_begun_attempt_that_is_given_up_is_given_up_as_unknown() {
     begun(&overdue);
     set_clock(DEADLINE + 1);
     let open = Breaker { failures: 12, open_until: Some(at(DEADLINE + 60)) };
-    overdue.store.tables().lanes.get_mut(&lane()).unwrap().breaker = open;
+    overdue.store.tables().lanes.get_mut(&lane()).unwrap().left.breaker = open;
     overdue.drain("one").await.unwrap();
     assert!(is_parked_as_unknown(&overdue.delivery(0)));
     assert_eq!(overdue.payments.requests(0), 0);

@@ -46,6 +46,12 @@ impl Breaker {
         self.open_until.is_some()
     }
 
+    /// The breaker of an endpoint to which nothing was sent for a while: what waits begins with one, as after a probe.
+    #[must_use]
+    pub fn rested(self, now: Timestamp) -> Self {
+        Self { open_until: self.open_until.max(Some(now)), ..self }
+    }
+
     /// The breaker after an attempt.
     #[must_use]
     pub fn after(self, limits: &Limits, outcome: &Outcome, now: Timestamp) -> Self {
@@ -234,6 +240,16 @@ mod tests {
         let limits = Limits { opens_after: 0, probe: SECOND, ..LIMITS };
         let breaker = Breaker { failures: u32::MAX, open_until: None };
         assert_eq!(breaker.after(&limits, &BROKEN, at(0)).open_until, Some(at(900)));
+    }
+
+    #[test]
+    fn an_endpoint_that_has_rested_is_begun_with_one() {
+        let rested = Breaker::default().rested(at(5));
+        assert_eq!((rested.open(at(5)), Ramp::new(&rested, 5).width()), (None, 1));
+        assert_eq!(rested.after(&LIMITS, &OK, at(6)), Breaker::default());
+        // A longer pause stays one.
+        let opened = run(&vec![BROKEN; 10], at(0));
+        assert_eq!(opened.rested(at(9)), opened);
     }
 
     /// F15, RTY-jitter-and-herd

@@ -1,5 +1,6 @@
 //! A delivery: one event on its way to one endpoint. And what one attempt's end leads to.
 
+mod outcome;
 mod words;
 
 use std::time::Duration;
@@ -7,7 +8,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::words::Words;
+pub use self::{
+    outcome::{Cause, Outcome, Steer, retry_after},
+    words::Words,
+};
 use crate::{
     id::{EventId, RedeliveryId},
     lane::LaneId,
@@ -52,6 +56,8 @@ pub struct Delivery {
     pub begun: Option<Begun>,
     /// Who made it due again, the last time.
     pub redelivered: Option<Redelivered>,
+    /// When a person last asked for it again. What becomes of it then says nothing about the endpoint's health.
+    pub asked_at: Option<Timestamp>,
 }
 
 /// The mark of a redelivery.
@@ -65,9 +71,6 @@ pub struct Redelivered {
     pub from: Option<State>,
     /// Attempts that had been made before. What is still heard of them is no answer to this.
     pub after: u32,
-    /// A person asked for this one delivery: how it goes says nothing about how the endpoint is doing.
-    #[serde(default)]
-    pub by_hand: bool,
 }
 
 /// The mark that is written before a request leaves for a target that does not recognise repetitions.
@@ -102,147 +105,6 @@ pub struct Attempt {
     pub excerpt: String,
 }
 
-/// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Outcome {
-    /// The endpoint answered.
-    Answered {
-        /// The HTTP status.
-        status: u16,
-        /// How long it asked us to wait, in milliseconds.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retry_after_ms: Option<u64>,
-    },
-    /// No complete answer.
-    Failed {
-        /// Why.
-        cause: Cause,
-    },
-}
-
-/// Why there was no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// The name does not resolve.
-    Dns,
-    /// Our policy forbids the address or the URL; no connection was made.
-    BlockedAddress,
-    /// Nobody listens.
-    Refused,
-    /// No connection in time.
-    ConnectTimeout,
-    /// The certificate has expired.
-    TlsExpired,
-    /// The certificate is for another host.
-    TlsWrongHost,
-    /// The certificate's issuer is unknown.
-    TlsUnknownIssuer,
-    /// Another TLS failure.
-    Tls,
-    /// Connected, but no complete answer in time.
-    Timeout,
-    /// The connection broke.
-    Reset,
-    /// The answer is not HTTP, or its head is too large.
-    BadAnswer,
-    /// The endpoint sends to somewhere else, and we do not follow.
-    Redirect,
-    /// The endpoint's authorization server gave no token, so that nothing was sent to the endpoint.
-    NoToken,
-    /// There is no such queue or bus.
-    NoSuchTarget,
-    /// The queue or bus does not let us in, or our role does not let us out.
-    Denied,
-    /// The service of the queue or bus is busy, and did not take it.
-    Throttled,
-    /// The service of the queue or bus failed.
-    Unavailable,
-    /// The payload has more bytes than the queue or bus takes. Trying again would not help.
-    TooLarge,
-    /// The queue or bus does not take what the payload holds, or how the event is called. Trying again would not help.
-    Unacceptable,
-    /// A request may have arrived, and its target does not recognise repetitions. It waits for a person.
-    OutcomeUnknown,
-    /// Fetched by a poller, and not acknowledged in time.
-    Unacknowledged,
-    /// Something of our own: a key or a body that could not be had. Not the endpoint's fault.
-    Internal,
-    /// Not tried any more: the deadline passed while the endpoint was left alone.
-    Expired,
-    /// Not tried any more: the endpoint was disabled for longer than deliveries are held.
-    HeldExpired,
-}
-
-impl Outcome {
-    /// 2xx is success and nothing else is.
-    pub const fn is_success(&self) -> bool {
-        matches!(self, Self::Answered { status: 200..=299, .. })
-    }
-
-    /// Whether it says something about the endpoint, good or bad.
-    pub const fn blames_endpoint(&self) -> bool {
-        !matches!(
-            self,
-            Self::Failed {
-                cause: Cause::Internal
-                    | Cause::Expired
-                    | Cause::HeldExpired
-                    | Cause::TooLarge
-                    | Cause::Unacceptable
-                    | Cause::OutcomeUnknown
-            }
-        )
-    }
-
-    /// Whether a failed request may have done what it asked for, so that only a target that recognises repetitions may
-    /// see it again.
-    ///
-    /// What failed before a request was complete at the other side has done nothing. A status below 500 refuses. One
-    /// from 500 on says that something broke, and not that nothing happened before; proxies give 502, 503 and 504 for
-    /// an answer that they lost. A 503 that says when to come again comes from one who did not begin.
-    pub const fn may_have_happened(&self) -> bool {
-        match self {
-            Self::Answered { status: 503, retry_after_ms: Some(_) } => false,
-            Self::Answered { status, .. } => *status >= 500,
-            Self::Failed { cause } => matches!(
-                cause,
-                Cause::Timeout
-                    | Cause::Reset
-                    | Cause::BadAnswer
-                    | Cause::Unavailable
-                    | Cause::OutcomeUnknown
-            ),
-        }
-    }
-
-    /// The pause that the endpoint asked for. Other statuses than 429 and 503 ask for none, whatever they carry.
-    pub const fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Answered { status: 429 | 503, retry_after_ms: Some(ms) } => {
-                Some(Duration::from_millis(*ms))
-            }
-            Self::Answered { .. } | Self::Failed { .. } => None,
-        }
-    }
-}
-
-/// Reads the value of a `Retry-After` header: seconds, or a date.
-///
-/// A pause that is nothing, in the past, or not in one of the two forms is none. More seconds than fit are as many as
-/// fit: the cap comes later.
-pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
-    let value = value.trim_ascii();
-    let pause = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
-    } else {
-        let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-        Duration::try_from(date.duration_since(now)).ok()?
-    };
-    (!pause.is_zero()).then_some(pause)
-}
-
 /// The rule that says what follows from an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -263,7 +125,7 @@ pub enum Next {
     Dead,
     /// Stop and wait for a person: nobody knows whether it happened, and a second request could make it happen twice.
     Unknown,
-    /// The endpoint said 410: it is disabled, and this delivery is held.
+    /// The endpoint said that it wants no more: it is disabled, and this delivery is held.
     Gone(Timestamp),
 }
 
@@ -279,14 +141,15 @@ pub fn after(
     let wait = schedule.backoff.after(attempt, jitter);
     let later = |wait: Duration| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
     match outcome {
-        Outcome::Answered { status: 200..=299, .. } => Next::Succeeded,
+        outcome if outcome.is_success() => Next::Succeeded,
         // Held, not counted out: enabling the endpoint gives it its time back.
-        Outcome::Answered { status: 410, .. } => Next::Gone(later(wait)),
+        outcome if outcome.disables().is_some() => Next::Gone(later(wait)),
+        Outcome::Steered { steer: Steer::Abort, .. } => Next::Dead,
         Outcome::Failed {
             cause: Cause::Expired | Cause::HeldExpired | Cause::TooLarge | Cause::Unacceptable,
         } => Next::Dead,
         Outcome::Failed { cause: Cause::OutcomeUnknown } => Next::Unknown,
-        Outcome::Answered { .. } | Outcome::Failed { .. } => {
+        Outcome::Answered { .. } | Outcome::Steered { .. } | Outcome::Failed { .. } => {
             let asked = outcome.retry_after().unwrap_or_default().min(schedule.retry_after_cap);
             let at = later(wait.max(asked));
             if at > deadline { Next::Dead } else { Next::RetryAt(at) }
@@ -333,6 +196,21 @@ impl Delivery {
             finished_at: None,
             begun: None,
             redelivered: None,
+            asked_at: None,
+        }
+    }
+
+    /// The same delivery, due again because a person asked. The count of attempts never goes back.
+    #[must_use]
+    pub fn asked_for(&self, deadline: Timestamp, now: Timestamp) -> Self {
+        Self {
+            state: State::Pending,
+            due_at: now,
+            deadline,
+            finished_at: None,
+            begun: None,
+            asked_at: Some(now),
+            ..self.clone()
         }
     }
 
@@ -376,11 +254,6 @@ impl Delivery {
     pub fn is_unknown(&self) -> bool {
         let unknown = Outcome::Failed { cause: Cause::OutcomeUnknown };
         self.state == State::Dead && self.log.last().is_some_and(|last| last.outcome == unknown)
-    }
-
-    /// Whether its deadline has passed. It may still be tried once more, if the endpoint is being tried at all.
-    pub fn is_overdue(&self, now: Timestamp) -> bool {
-        self.deadline <= now
     }
 
     /// The same delivery, given up without a further attempt: [`Cause::Expired`] or [`Cause::HeldExpired`]. One whose
@@ -492,6 +365,50 @@ mod tests {
             check(failed(cause), Next::Dead);
         }
         check(failed(Cause::OutcomeUnknown), Next::Unknown);
+        for cause in [Cause::Redirect, Cause::Token] {
+            check(failed(cause), Next::RetryAt(at(30)));
+        }
+    }
+
+    /// A receiver may say what to do with what it is sent: nothing more of this, or nothing more at all.
+    #[test]
+    fn a_receiver_can_steer() {
+        let check = |status: u16, steer: Option<Steer>, expected: Next, of_once: Next| {
+            let outcome = Outcome::answered(status, Some(7_000), steer);
+            let decide = |decide: fn(&_, u32, &_, _, _, f64) -> Next| {
+                decide(&SCHEDULE, 1, &outcome, at(DEADLINE), at(0), 1.0)
+            };
+            assert_eq!((decide(after), decide(after_once)), (expected, of_once), "{outcome:?}");
+        };
+        let (abort, disable, later) =
+            (Some(Steer::Abort), Some(Steer::Disable), Next::RetryAt(at(30)));
+        check(422, abort, Next::Dead, Next::Dead);
+        check(500, abort, Next::Dead, Next::Dead);
+        // A success is one, and there is nothing to abort.
+        check(200, abort, Next::Succeeded, Next::Succeeded);
+        assert_eq!(Outcome::answered(204, None, abort), answered(204));
+        check(200, disable, Next::Succeeded, Next::Succeeded);
+        check(404, disable, Next::Gone(at(30)), Next::Gone(at(30)));
+        check(500, disable, Next::Gone(at(30)), Next::Unknown);
+        check(500, None, later, Next::Unknown);
+        let reasons = [(200, disable), (404, disable), (410, None), (404, None), (404, abort)]
+            .map(|(status, steer)| Outcome::answered(status, None, steer).disables());
+        assert_eq!(reasons, [Some("asked"), Some("asked"), Some("gone"), None, None]);
+    }
+
+    /// What is stored keeps its form, and what an older version stored is read.
+    #[test]
+    fn an_outcome_is_stored_by_its_kind() {
+        let check = |outcome: Outcome, text: &str| {
+            assert_eq!(serde_json::to_string(&outcome).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Outcome>(text).unwrap(), outcome);
+        };
+        check(answered(500), r#"{"kind":"answered","status":500}"#);
+        let abort = Outcome::answered(422, None, Some(Steer::Abort));
+        check(abort, r#"{"kind":"steered","status":422,"steer":"abort"}"#);
+        let disable = Outcome::answered(200, Some(9), Some(Steer::Disable));
+        check(disable, r#"{"kind":"steered","status":200,"steer":"disable"}"#);
+        check(failed(Cause::Redirect), r#"{"kind":"failed","cause":"redirect"}"#);
     }
 
     /// C17, C24, INB-lease-expires-side-effect-repeats

@@ -5,6 +5,7 @@ mod credentials;
 mod headers;
 mod health;
 mod life;
+mod notice;
 mod pattern;
 mod steer;
 mod style;
@@ -18,8 +19,9 @@ pub use self::{
     choice::{Choice, Earlier, Facts, MAX_EARLIER},
     credentials::BadAuth,
     headers::{BadHeader, StaticHeaders},
-    health::{Disabled, Health},
+    health::{Disabled, Health, Limits as HealthLimits, Seen},
     life::{Held, Release, Stop, Stopped},
+    notice::{Notice, What},
     pattern::{InvalidPattern, MAX_PATTERN, Pattern},
     steer::TooManyChanges,
     style::{Auth, CredentialsIn, Style},
@@ -175,7 +177,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::delivery::{Cause, Outcome};
 
     fn at(ms: i64) -> Timestamp {
         Timestamp::from_millisecond(ms).unwrap()
@@ -257,29 +258,5 @@ mod tests {
         check(Some(2), 4, 1);
         check(Some(0), 1, 1);
         check(None, 0, 5);
-    }
-
-    #[test]
-    fn health_changes_with_the_first_failure_and_the_first_success() {
-        let broken = Outcome::Answered { status: 500, retry_after_ms: None };
-        let fine = Outcome::Answered { status: 204, retry_after_ms: None };
-        let healthy = Health::default();
-        assert_eq!(healthy.after(&fine, at(1)), None);
-        let failing = healthy.after(&broken, at(2)).unwrap();
-        assert_eq!((failing.failing_since, failing.consecutive_failures), (Some(at(2)), 1));
-        assert_eq!(failing.after(&broken, at(3)), None);
-        assert_eq!(failing.after(&fine, at(4)), Some(healthy.clone()));
-        let ours = Outcome::Failed { cause: Cause::Internal };
-        assert_eq!((healthy.after(&ours, at(5)), failing.after(&ours, at(5))), (None, None));
-    }
-
-    /// F13
-    #[test]
-    fn gone_disables_at_once() {
-        let gone = Outcome::Answered { status: 410, retry_after_ms: None };
-        let disabled = Health::default().after(&gone, at(9)).unwrap();
-        assert_eq!(disabled.disabled, Some(Disabled { since: at(9), reason: "gone".to_owned() }));
-        assert_eq!(disabled.failing_since, Some(at(9)));
-        assert_eq!(disabled.after(&gone, at(10)), None);
     }
 }

@@ -3,10 +3,17 @@
 //! The lease saves work; correctness rests on the condition of each write. Whoever wakes a lane counts `wakes` up; a
 //! holder that found nothing may only put the lane to sleep if `wakes` is what it saw when it took the lease.
 
+mod order;
+mod pace;
+
 use std::fmt;
 
 use jiff::Timestamp;
 
+pub use self::{
+    order::{Class, Order, Ready},
+    pace::{Pace, Paced},
+};
 pub use crate::breaker::Breaker;
 use crate::{
     delivery::{Delivery, State},
@@ -53,8 +60,17 @@ pub struct Hold {
     pub seen: u64,
     /// When the lease ends.
     pub until: Timestamp,
-    /// The breaker as the last holder left it.
+    /// What the last holder left.
+    pub left: Left,
+}
+
+/// What one holder of a lane leaves to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// The circuit.
     pub breaker: Breaker,
+    /// When more may begin.
+    pub paced: Paced,
 }
 
 /// What became of a try to take a lane.
@@ -80,9 +96,29 @@ pub enum Release {
     Lost,
 }
 
+/// What kind of pointer a delivery has: the two are read apart, so that what is new need not wait behind what failed.
+///
+/// A delivery moves from the first to the second and never back, because its attempts never go back. Whoever asks
+/// whether nothing points anywhere has to read them in this order: in the other, a delivery that moves in between would
+/// be seen in neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// It was never tried.
+    Fresh,
+    /// It was tried before.
+    Retry,
+}
+
+impl Kind {
+    /// Both, in the order in which they are read.
+    pub const ALL: [Self; 2] = [Self::Fresh, Self::Retry];
+}
+
 /// A pointer: this delivery is due then.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
+    /// Among which it stands.
+    pub kind: Kind,
     /// When.
     pub due_at: Timestamp,
     /// Which delivery of the lane.
@@ -94,7 +130,7 @@ pub struct Pointer {
 pub enum Found<'a> {
     /// The delivery is due.
     Due(&'a Delivery),
-    /// The delivery is due at another time: put this pointer, then delete the one that was found. In this order, or
+    /// The delivery is due at another time, or among the others: put this pointer, then delete the one that was found. In this order, or
     /// nothing would remember the delivery in between.
     Elsewhere(Pointer),
     /// The delivery is finished or gone: delete the pointer.
@@ -104,17 +140,16 @@ pub enum Found<'a> {
 impl Pointer {
     /// The pointer that a pending delivery should have.
     pub const fn of(delivery: &Delivery) -> Self {
-        Self { due_at: delivery.due_at, event: delivery.event }
+        let kind = if delivery.attempts == 0 { Kind::Fresh } else { Kind::Retry };
+        Self { kind, due_at: delivery.due_at, event: delivery.event }
     }
 
     /// Compares a pointer with its delivery. Whoever died between two writes left them apart.
     pub fn judge<'a>(&self, delivery: Option<&'a Delivery>) -> Found<'a> {
         match delivery {
             Some(delivery) if delivery.state != State::Pending => Found::Stale,
-            Some(delivery) if delivery.due_at != self.due_at => {
-                Found::Elsewhere(Self::of(delivery))
-            }
-            Some(delivery) => Found::Due(delivery),
+            Some(delivery) if Self::of(delivery) == *self => Found::Due(delivery),
+            Some(delivery) => Found::Elsewhere(Self::of(delivery)),
             None => Found::Stale,
         }
     }
@@ -165,11 +200,16 @@ mod tests {
     #[test]
     fn a_pointer_is_judged_by_its_delivery() {
         let due = Delivery::new(event(1), "a".to_owned(), at(99), at(5));
-        let pointer = Pointer { due_at: at(5), event: due.event };
+        let pointer = Pointer { kind: Kind::Fresh, due_at: at(5), event: due.event };
         assert_eq!(pointer.judge(Some(&due)), Found::Due(&due));
         let moved = Delivery { due_at: at(8), ..due.clone() };
-        let right = Pointer { due_at: at(8), event: due.event };
+        let right = Pointer { due_at: at(8), ..pointer.clone() };
         assert_eq!(pointer.judge(Some(&moved)), Found::Elsewhere(right));
+        // Also one of before there were two kinds.
+        let tried = Delivery { attempts: 1, ..due.clone() };
+        let right = Pointer { kind: Kind::Retry, ..pointer.clone() };
+        assert_eq!(pointer.judge(Some(&tried)), Found::Elsewhere(right.clone()));
+        assert_eq!(right.judge(Some(&tried)), Found::Due(&tried));
         for state in [State::Succeeded, State::Dead, State::Cancelled] {
             let finished = Delivery { state, ..due.clone() };
             assert_eq!(pointer.judge(Some(&finished)), Found::Stale);

@@ -18,11 +18,11 @@ use jiff::Timestamp;
 use crate::{
     commit::{Answer, Commit, LeaseProof},
     delivery::{Delivery, NewDelivery},
-    endpoint::{Endpoint, Gone, Health},
+    endpoint::{Endpoint, Gone, Health, Notice},
     event::{Object, ObjectRef, Origin},
     id::{EndpointId, EventId, InboxKey, SourceName, TenantId},
     inbox::{Accepted, ChangeResult, Claim, Failure, NewRow, Noted, OtherBody, Row, Status},
-    lane::{Breaker, Hold, LaneId, Pointer, Release, Take},
+    lane::{Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::Message,
     outbox::{OutboxEvent, OutboxRow, Relayed},
     secret::SecretText,
@@ -354,7 +354,7 @@ pub trait Lanes: Sync {
         &self,
         hold: &Hold,
         wake_at: Option<Timestamp>,
-        breaker: Breaker,
+        left: Left,
     ) -> impl Future<Output = Stored<Release>> + Send;
 
     /// Lanes of one shard whose `wake_at` has come, oldest first.
@@ -375,16 +375,29 @@ pub trait Lanes: Sync {
 
 /// Deliveries of a lane, and the pointers that say when they are due. Both repair each other.
 pub trait Deliveries: Sync {
-    /// Pointers up to `now`, in order, consistently.
+    /// Pointers of one kind up to a time, in order, consistently.
     fn due(
         &self,
         lane: &LaneId,
-        now: Timestamp,
+        kind: Kind,
+        due: Due,
         limit: usize,
     ) -> impl Future<Output = Stored<Vec<Pointer>>> + Send;
 
-    /// The time of the first pointer, consistently.
-    fn next_due(&self, lane: &LaneId) -> impl Future<Output = Stored<Option<Timestamp>>> + Send;
+    /// The time of the first pointer of one kind, consistently.
+    fn next_due(
+        &self,
+        lane: &LaneId,
+        kind: Kind,
+    ) -> impl Future<Output = Stored<Option<Timestamp>>> + Send;
+
+    /// Deliveries of a lane in the order of their events' ids, which is that of their time, after one of them.
+    fn list(
+        &self,
+        lane: &LaneId,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> impl Future<Output = Stored<Vec<Delivery>>> + Send;
 
     /// Reads deliveries, consistently. Absent ones are left out.
     fn read(
@@ -409,7 +422,8 @@ pub trait Deliveries: Sync {
     fn unpoint(&self, lane: &LaneId, pointer: &Pointer) -> impl Future<Output = Stored<()>> + Send;
 
     /// Makes a finished delivery due again, from outside the relay: delivery, pointer and lane in one transaction,
-    /// for nothing else would remember that it is owed. [`Noted::Moved`]: it is pending, or absent.
+    /// for nothing else would remember that it is owed. It is marked as asked for. [`Noted::Moved`]: it is pending, or
+    /// absent.
     fn redeliver(
         &self,
         lane: &LaneId,
@@ -425,13 +439,42 @@ pub trait Deliveries: Sync {
         endpoint: EndpointId,
     ) -> impl Future<Output = Stored<Health>> + Send;
 
-    /// Writes an endpoint's health: a disabling, a first failure, a recovery.
+    /// Writes an endpoint's health: a disabling, a failure, a recovery. [`Noted::Moved`]: another lane's holder has
+    /// written it since the version before this one.
     fn note_health(
         &self,
         tenant: &TenantId,
         endpoint: EndpointId,
         health: &Health,
-    ) -> impl Future<Output = Stored<()>> + Send;
+    ) -> impl Future<Output = Stored<Noted>> + Send;
+}
+
+/// Which of a lane's pointers are asked for. Both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// From when on; `None`: from the first.
+    pub from: Option<Timestamp>,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+impl Due {
+    /// Everything that is due by now.
+    pub const fn by(now: Timestamp) -> Self {
+        Self { from: None, until: now }
+    }
+
+    /// Whether no time belongs to it.
+    pub fn is_empty(&self) -> bool {
+        self.from.is_some_and(|from| from > self.until)
+    }
+}
+
+/// What owners of endpoints are told, by another way than the endpoint.
+pub trait Notices: Sync {
+    /// Tells one. After an error nobody has heard it, or somebody will hear it twice.
+    fn tell(&self, endpoint: &Endpoint, notice: &Notice)
+    -> impl Future<Output = Stored<()>> + Send;
 }
 
 /// Configuration, read.

@@ -219,6 +219,7 @@ pub fn judge(work: &Work, found: &Delivery) -> Verdict {
 /// A finished delivery, due again: the same event, a new deadline, and a count of attempts that does not go back.
 ///
 /// An attempt that was begun and never ended is counted, so that whatever is still heard of it is no answer to this one.
+/// `by_hand`: a person asked for this one, so that what becomes of it says nothing about the endpoint's health.
 #[must_use]
 pub fn due_again(
     found: &Delivery,
@@ -228,7 +229,7 @@ pub fn due_again(
 ) -> Delivery {
     let begun = found.begun.as_ref().map_or(0, |begun| begun.attempt);
     let attempts = found.attempts.max(begun);
-    let mark = Redelivered { by, at: now, from: Some(found.state), after: attempts, by_hand };
+    let mark = Redelivered { by, at: now, from: Some(found.state), after: attempts };
     Delivery {
         state: Stands::Pending,
         attempts,
@@ -236,6 +237,7 @@ pub fn due_again(
         deadline: due_at.saturating_add(tried_for).unwrap_or(Timestamp::MAX),
         finished_at: None,
         begun: None,
+        asked_at: by_hand.then_some(now),
         redelivered: Some(mark),
         ..found.clone()
     }
@@ -250,7 +252,7 @@ pub fn made_now(
     (now, due_at, tried_for): (Timestamp, Timestamp, Duration),
 ) -> Delivery {
     let deadline = due_at.saturating_add(tried_for).unwrap_or(Timestamp::MAX);
-    let mark = Redelivered { by, at: now, from: None, after: 0, by_hand: false };
+    let mark = Redelivered { by, at: now, from: None, after: 0 };
     let new = Delivery::new(event, event_type, deadline, now);
     Delivery { due_at, redelivered: Some(mark), ..new }
 }

@@ -6,8 +6,8 @@ use domain::{
     endpoint::Health,
     id::{EndpointId, EventId, TenantId},
     inbox::Noted,
-    lane::{LaneId, Pointer},
-    ports::{Deliveries, Stored},
+    lane::{Kind, LaneId, Pointer},
+    ports::{Deliveries, Due, Stored},
 };
 use jiff::Timestamp;
 
@@ -42,18 +42,47 @@ impl DeliveriesTable {
 }
 
 impl Deliveries for DeliveriesTable {
-    async fn due(&self, lane: &LaneId, now: Timestamp, limit: usize) -> Stored<Vec<Pointer>> {
-        let until_now = pointers(lane).when(
+    async fn due(&self, lane: &LaneId, kind: Kind, due: Due, limit: usize) -> Stored<Vec<Pointer>> {
+        if due.is_empty() {
+            // The table refuses a range that ends before it begins.
+            return Ok(Vec::new());
+        }
+        let first = due.from.map(|from| keys::pointers_from(kind, from));
+        let first = first.unwrap_or_else(|| keys::pointers(kind).to_owned());
+        let range = pointers(lane).when(
             "#sk BETWEEN :first AND :last",
-            [("first", s(keys::POINTERS)), ("last", s(keys::pointers_until(now)))],
+            [("first", s(first)), ("last", s(keys::pointers_until(kind, due.until)))],
         );
-        self.table().rows(&Range::partition(until_now).limit(limit), read_pointer).await
+        self.table().rows(&Range::partition(range).limit(limit), read_pointer).await
     }
 
-    async fn next_due(&self, lane: &LaneId) -> Stored<Option<Timestamp>> {
-        let all = pointers(lane).when("begins_with(#sk, :first)", [("first", s(keys::POINTERS))]);
+    async fn next_due(&self, lane: &LaneId, kind: Kind) -> Stored<Option<Timestamp>> {
+        let first = [("first", s(keys::pointers(kind)))];
+        let all = pointers(lane).when("begins_with(#sk, :first)", first);
         let first = self.table().rows(&Range::partition(all).limit(1), read_pointer).await?;
         Ok(first.first().map(|pointer| pointer.due_at))
+    }
+
+    async fn list(
+        &self,
+        lane: &LaneId,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Stored<Vec<Delivery>> {
+        let all = match after {
+            // Both ends belong to a range: `!` comes right after the id, and `$` after the `#` of the prefix.
+            Some(after) => pointers(lane).when(
+                "#sk BETWEEN :first AND :last",
+                [
+                    ("first", s(format!("{}!", keys::delivery(lane, after).sk))),
+                    ("last", s("DELIVERY$")),
+                ],
+            ),
+            None => {
+                pointers(lane).when("begins_with(#sk, :first)", [("first", s(keys::DELIVERIES))])
+            }
+        };
+        self.table().rows(&Range::partition(all).limit(limit), delivery::read).await
     }
 
     async fn read(&self, lane: &LaneId, events: &[EventId]) -> Stored<Vec<Delivery>> {
@@ -95,17 +124,27 @@ impl Deliveries for DeliveriesTable {
         deadline: Timestamp,
         now: Timestamp,
     ) -> Stored<Noted> {
-        let again = Expression::new()
-            .set("state", word(&State::Pending))
-            .set("due_at", ms(now))
-            .set("deadline", ms(deadline))
-            .clear(["finished_at", "expires_at", "begun"])
-            .when("attribute_exists(#pk) AND #state <> :state", []);
-        let due = Pointer { due_at: now, event };
+        // Read first, because the pointer's kind hangs on the attempts; they change only while it is pending.
         let table = self.table();
+        let found = table.get(keys::delivery(lane, event)).await?;
+        let before = match found.as_ref().map(delivery::read).transpose()? {
+            Some(before) if before.state != State::Pending => before,
+            Some(_) | None => return Ok(Noted::Moved),
+        };
+        let after = before.asked_for(deadline, now);
+        let again = Expression::new()
+            .set("state", word(&after.state))
+            .set("due_at", ms(after.due_at))
+            .set("deadline", ms(after.deadline))
+            .set_or_clear("asked_at", after.asked_at.map(ms))
+            .clear(["finished_at", "expires_at", "begun"])
+            .when(
+                "attribute_exists(#pk) AND #state <> :state AND #attempts = :read_attempts",
+                [("read_attempts", n(before.attempts))],
+            );
         let actions = vec![
             table.updating(keys::delivery(lane, event), &again)?,
-            table.putting(pointer(lane, &due), &Expression::new())?,
+            table.putting(pointer(lane, &Pointer::of(&after)), &Expression::new())?,
             table.updating(keys::lane(lane), &lane::wake(lane, self.shards, now))?,
         ];
         match transact(&self.client, actions, None).await? {
@@ -127,7 +166,13 @@ impl Deliveries for DeliveriesTable {
         tenant: &TenantId,
         endpoint: EndpointId,
         health: &Health,
-    ) -> Stored<()> {
-        self.table().put_anyway(health::write(tenant, endpoint, health)).await
+    ) -> Stored<Noted> {
+        let item = health::write(tenant, endpoint, health)?;
+        let only = match health.version.saturating_sub(1) {
+            // Absent, or of before versions were counted.
+            0 => Expression::new().when("attribute_not_exists(#version)", []),
+            before => Expression::new().when("#version = :before", [("before", n(before))]),
+        };
+        Ok(self.table().put(item, &only).await?.noted())
     }
 }

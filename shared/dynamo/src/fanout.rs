@@ -67,8 +67,7 @@ impl Fanout for DeliveriesTable {
         }
         // The delivery may end, or move, before this is written. Its holder finds a pointer too many and deletes it;
         // nobody would find one too few.
-        let due = Pointer { due_at: delivery.due_at, event: delivery.event };
-        self.table().put_anyway(pointer(lane, &due)).await
+        self.table().put_anyway(pointer(lane, &Pointer::of(&delivery))).await
     }
 
     async fn wake(&self, id: &LaneId, now: Timestamp) -> Stored<()> {

@@ -8,7 +8,7 @@ use domain::{
     body::Sha256Hash,
     event::ObjectRef,
     id::{EndpointId, EventId, InboxKey, RedeliveryId, ReplayId, SourceName, TenantId, shard_of},
-    lane::{LaneId, Pointer},
+    lane::{Kind, LaneId, Pointer},
     plan::OperationKey,
     ports::AuditEntry,
 };
@@ -34,10 +34,16 @@ pub(crate) const BY_UNRELAYED: &str = "by_unrelayed";
 /// The index of lanes that sleep until a time.
 pub(crate) const BY_WAKE: &str = "by_wake";
 
-/// What the sort keys of a lane's pointers begin with.
-pub(crate) const POINTERS: &str = "DUE#";
 /// What the sort keys of a lane's deliveries begin with.
 pub(crate) const DELIVERIES: &str = "DELIVERY#";
+
+/// What the sort keys of a lane's pointers of one kind begin with.
+pub(crate) const fn pointers(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Fresh => "DUE#",
+        Kind::Retry => "RETRY#",
+    }
+}
 /// What the sort keys of a tenant's endpoints begin with.
 pub(crate) const ENDPOINTS: &str = "ENDPOINT#";
 
@@ -230,22 +236,28 @@ pub(crate) fn delivery(lane: &LaneId, event: EventId) -> Key {
 pub(crate) fn pointer(lane: &LaneId, pointer: &Pointer) -> Key {
     Key::new(
         lane_partition(lane),
-        format!("{POINTERS}{}#{}", digits(pointer.due_at), pointer.event),
+        format!("{}{}#{}", pointers(pointer.kind), digits(pointer.due_at), pointer.event),
     )
 }
 
-/// The sort key after those of all pointers that are due at `now`.
-pub(crate) fn pointers_until(now: Timestamp) -> String {
+/// The sort key before those of all pointers of a kind that are due at a time, and after those that are due earlier.
+pub(crate) fn pointers_from(kind: Kind, at: Timestamp) -> String {
+    format!("{}{}", pointers(kind), digits(at))
+}
+
+/// The sort key after those of all pointers of a kind that are due at `now`.
+pub(crate) fn pointers_until(kind: Kind, now: Timestamp) -> String {
     let next = now.as_millisecond().saturating_add(1);
-    let next = Timestamp::from_millisecond(next).unwrap_or(Timestamp::MAX);
-    format!("{POINTERS}{}", digits(next))
+    pointers_from(kind, Timestamp::from_millisecond(next).unwrap_or(Timestamp::MAX))
 }
 
 /// The pointer in a sort key.
 pub(crate) fn read_pointer(sk: &str) -> Option<Pointer> {
-    let (millis, event) = sk.strip_prefix(POINTERS)?.split_once('#')?;
+    let of = |kind| Some((kind, sk.strip_prefix(pointers(kind))?));
+    let (kind, rest) = Kind::ALL.into_iter().find_map(of)?;
+    let (millis, event) = rest.split_once('#')?;
     let due_at = Timestamp::from_millisecond(millis.parse().ok()?).ok()?;
-    Some(Pointer { due_at, event: event.parse().ok()? })
+    Some(Pointer { kind, due_at, event: event.parse().ok()? })
 }
 
 /// `wake_shard`.
@@ -413,7 +425,8 @@ mod tests {
             action: "endpoint.create".to_owned(),
             subject: "ep".to_owned(),
         };
-        let due = Pointer { due_at: at(5), event: evt(7) };
+        let due = Pointer { kind: Kind::Fresh, due_at: at(5), event: evt(7) };
+        let retry = Pointer { kind: Kind::Retry, ..due.clone() };
         let keys = [
             event(&inbox),
             body(&inbox, Sha256Hash([0xab; 32])),
@@ -433,6 +446,7 @@ mod tests {
             lane(&a_lane()),
             delivery(&a_lane(), evt(7)),
             pointer(&a_lane(), &due),
+            pointer(&a_lane(), &retry),
             health(&tenant, ep),
             super::source(&source),
             source_name(&source),
@@ -454,8 +468,10 @@ mod tests {
         let inbox = InboxKey::new("stripe".parse().unwrap(), "evt#1").unwrap();
         assert_eq!(read_inbox_key(&event(&inbox).pk), Some(inbox));
         assert_eq!(read_lane(&lane(&a_lane()).pk), Some(a_lane()));
-        let due = Pointer { due_at: at(1_790_000_000_123), event: evt(7) };
-        assert_eq!(read_pointer(&pointer(&a_lane(), &due).sk), Some(due));
+        for kind in Kind::ALL {
+            let due = Pointer { kind, due_at: at(1_790_000_000_123), event: evt(7) };
+            assert_eq!(read_pointer(&pointer(&a_lane(), &due).sk), Some(due));
+        }
         let tenant: TenantId = "demo".parse().unwrap();
         let key = outgoing(&tenant, evt(7));
         assert_eq!(read_outgoing(&key.pk, &key.sk), Some((tenant, evt(7))));
@@ -468,10 +484,17 @@ mod tests {
 
     #[test]
     fn pointers_up_to_now_are_before_the_bound_and_later_ones_after() {
-        let sk = |ms| pointer(&a_lane(), &Pointer { due_at: at(ms), event: evt(u128::MAX) }).sk;
-        let bound = pointers_until(at(1_000));
-        assert!(sk(999) < bound && sk(1_000) < bound);
-        assert!(sk(1_001) > bound && sk(1_790_000_000_000) > bound);
+        for kind in Kind::ALL {
+            let sk = |ms| {
+                let event = evt(u128::MAX);
+                pointer(&a_lane(), &Pointer { kind, due_at: at(ms), event }).sk
+            };
+            let bound = pointers_until(kind, at(1_000));
+            assert!(sk(999) < bound && sk(1_000) < bound);
+            assert!(sk(1_001) > bound && sk(1_790_000_000_000) > bound);
+            let first = pointers_from(kind, at(1_000));
+            assert!(sk(999) < first && sk(1_000) > first);
+        }
     }
 
     /// A caller's text cannot make two things share a key.

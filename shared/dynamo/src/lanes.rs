@@ -1,7 +1,7 @@
 //! Who drains a lane.
 
 use domain::{
-    lane::{Breaker, Hold, LaneId, Release, Take},
+    lane::{Hold, LaneId, Left, Release, Take},
     ports::{Backlog, Lanes, Stored},
 };
 use jiff::Timestamp;
@@ -67,11 +67,13 @@ impl Lanes for DeliveriesTable {
         &self,
         hold: &Hold,
         wake_at: Option<Timestamp>,
-        breaker: Breaker,
+        left: Left,
     ) -> Stored<Release> {
         let change = Expression::new()
-            .set("failures", n(breaker.failures))
-            .set_or_clear("open_until", breaker.open_until.map(ms))
+            .set("failures", n(left.breaker.failures))
+            .set_or_clear("open_until", left.breaker.open_until.map(ms))
+            .set_or_clear("paced_until", left.paced.until.map(ms))
+            .set_or_clear("held_paced_until", left.paced.held.map(ms))
             .set_or_clear("wake_at", wake_at.map(ms))
             .set_or_clear("wake_shard", wake_at.map(|_| keys::wake_shard(&hold.lane, self.shards)))
             .clear(["owner", "lease_until"])

@@ -40,6 +40,7 @@ impl Redeliver for DeliveriesTable {
     ) -> Stored<Again> {
         let as_read = [("was", word(&before.state)), ("had", n(before.attempts))];
         let again = delivery::change(after, self.retention)?
+            .set_or_clear("asked_at", after.asked_at.map(ms))
             .set_or_clear("redelivered", after.redelivered.as_ref().map(json).transpose()?)
             .when("#state = :was AND #attempts = :had", as_read);
         let again = match before.finished_at {

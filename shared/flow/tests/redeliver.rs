@@ -13,10 +13,10 @@ use domain::{
     endpoint::{Disabled, Endpoint, Health, LaneCount, Pattern},
     id::{EndpointId, EventId, RedeliveryId, TenantId},
     inbox::Noted,
-    lane::LaneId,
+    lane::{Kind, LaneId},
     message::{Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload, Relayed},
-    ports::{Deliveries as _, Fanout as _, Halt, Redeliveries as _, Started},
+    ports::{Deliveries as _, Due, Fanout as _, Halt, Redeliveries as _, Started},
     redelivery::{Counts, Order, Outcome, Selection, State as Stands, Survey, Work},
 };
 use flow::redeliver::{Redeliverer, Step};
@@ -484,7 +484,11 @@ async fn a_survey_is_cut_and_says_so() {
 
 /// Makes an attempt of everything that is due in a lane, as a deliverer does: read, post, record as it was read.
 async fn deliver(bench: &Bench, lane: &LaneId, posts: &std::sync::Mutex<Vec<EventId>>, seed: u64, now: Timestamp) {
-    for pointer in bench.store.due(lane, now, 100).await.unwrap() {
+    let mut pointers = Vec::new();
+    for kind in Kind::ALL {
+        pointers.extend(bench.store.due(lane, kind, Due::by(now), 100).await.unwrap());
+    }
+    for pointer in pointers {
         let found = bench.store.read(lane, &[pointer.event]).await.unwrap();
         tokio::task::yield_now().await;
         let Some(before) = found.into_iter().next() else { continue };
@@ -541,7 +545,8 @@ async fn beside_deliverers_only_what_is_reported_as_redelivered_is_sent_again() 
             let selection = Selection { include_delivered, ..Selection::default() };
             let order = Order { id: us(id), ..Bench::order(selection) };
             let work = Work::new(order, at(0));
-            let _ = bench.store.start_redelivery(&work, 9).await;
+            // A start whose answer was lost is made again.
+            while bench.store.start_redelivery(&work, 9).await.is_err() {}
             let one = async || {
                 for second in 0..40 {
                     chance.wait().await;

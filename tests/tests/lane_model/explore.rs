@@ -16,7 +16,7 @@ use domain::{
     breaker::Limits,
     delivery::{Cause, Delivery, Schedule, State},
     destination::Destination,
-    endpoint::Endpoint,
+    endpoint::{Endpoint, HealthLimits},
     id::EventId,
     lane::{LaneId, Pointer},
     outbox::{OutboxEvent, Payload},
@@ -118,6 +118,8 @@ const RULES: Rules = Rules {
         probe_cap: Duration::from_secs(900),
         retry_after_cap: Duration::from_secs(86_400),
     },
+    tried_for: Duration::from_secs(345_600),
+    health: HealthLimits { disable_after: Duration::from_secs(432_000) },
     hold: Duration::from_secs(1_209_600),
     concurrency: 1,
 };

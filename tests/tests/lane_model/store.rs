@@ -15,11 +15,11 @@ use domain::{
     endpoint::{Endpoint, Health},
     id::{EndpointId, EventId, SourceName, TenantId},
     inbox::Noted,
-    lane::{Breaker, Hold, LaneId, Pointer, Release, Take},
+    lane::{Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{
-        Backlog, Deliveries, Fanout, Lanes, Outbox, Published, Queue, Registry, SealedSecret,
+        Backlog, Deliveries, Due, Fanout, Lanes, Outbox, Published, Queue, Registry, SealedSecret,
         Stored,
     },
     source::Source,
@@ -37,6 +37,8 @@ pub(crate) enum Mistake {
     RepairDropsPut,
     /// Whoever wakes a lane sends its message and does not write `wake_at`.
     WakeForgets,
+    /// A holder that looks whether anything is left reads the pointers of retries before the fresh ones.
+    RetriesReadFirst,
     /// A delivery is written whatever mark it carries, so that two holders can begin one attempt.
     MarkIgnored,
 }
@@ -62,14 +64,15 @@ pub(crate) struct Lane {
     pub(crate) fence: u64,
     pub(crate) wakes: u64,
     pub(crate) wake_at: Option<Timestamp>,
-    pub(crate) breaker: Breaker,
+    pub(crate) left: Left,
 }
 
 impl Hash for World {
     fn hash<H: Hasher>(&self, hash: &mut H) {
         let Self { now, lane, deliveries, pointers, unrelayed, posts, failures } = self;
         let lane = lane.as_ref();
-        let breaker = lane.map(|lane| (lane.breaker.failures, lane.breaker.open_until));
+        let breaker = lane.map(|lane| lane.left.breaker);
+        let breaker = breaker.map(|breaker| (breaker.failures, breaker.open_until));
         lane.map(|lane| (&lane.holder, lane.fence, lane.wakes, lane.wake_at)).hash(hash);
         for delivery in deliveries.values() {
             // The log follows from the attempts, and they from the requests.
@@ -77,7 +80,7 @@ impl Hash for World {
             (delivery.due_at, delivery.deadline, &delivery.begun).hash(hash);
         }
         for pointer in pointers {
-            (pointer.due_at, pointer.event).hash(hash);
+            (pointer.kind, pointer.due_at, pointer.event).hash(hash);
         }
         (now, breaker, unrelayed, posts, failures).hash(hash);
     }
@@ -194,9 +197,9 @@ impl Lanes for Door {
             }
             item.fence += 1;
             item.holder = Some((owner.to_owned(), until));
-            let (fence, seen, breaker) = (item.fence, item.wakes, item.breaker);
+            let (fence, seen, left) = (item.fence, item.wakes, item.left);
             let owner = owner.to_owned();
-            Take::Held(Hold { lane: lane.clone(), owner, fence, seen, until, breaker })
+            Take::Held(Hold { lane: lane.clone(), owner, fence, seen, until, left })
         };
         Ok(self.step("take", take).await)
     }
@@ -216,14 +219,14 @@ impl Lanes for Door {
         &self,
         hold: &Hold,
         wake_at: Option<Timestamp>,
-        breaker: Breaker,
+        left: Left,
     ) -> Stored<Release> {
         let ignores = self.mistake == Mistake::ReleaseIgnoresWakes;
         let release = |shared: &mut Shared| match &mut shared.world.lane {
             Some(item) if item.fence != hold.fence => Release::Lost,
             Some(item) if item.wakes != hold.seen && !ignores => Release::Woken(item.wakes),
             Some(item) => {
-                (item.holder, item.wake_at, item.breaker) = (None, wake_at, breaker);
+                (item.holder, item.wake_at, item.left) = (None, wake_at, left);
                 Release::Done
             }
             None => Release::Lost,
@@ -241,17 +244,29 @@ impl Lanes for Door {
 }
 
 impl Deliveries for Door {
-    async fn due(&self, _: &LaneId, now: Timestamp, limit: usize) -> Stored<Vec<Pointer>> {
+    async fn due(&self, _: &LaneId, kind: Kind, due: Due, limit: usize) -> Stored<Vec<Pointer>> {
         let due = |shared: &mut Shared| {
-            let pointers = shared.world.pointers.iter().filter(|pointer| pointer.due_at <= now);
-            pointers.take(limit).cloned().collect()
+            let of_kind = shared.world.pointers.iter().filter(|pointer| pointer.kind == kind);
+            of_kind.filter(|pointer| pointer.due_at <= due.until).take(limit).cloned().collect()
         };
         Ok(self.step("due", due).await)
     }
 
-    async fn next_due(&self, _: &LaneId) -> Stored<Option<Timestamp>> {
-        let first = |shared: &mut Shared| shared.world.pointers.first().map(|first| first.due_at);
+    async fn next_due(&self, _: &LaneId, kind: Kind) -> Stored<Option<Timestamp>> {
+        let kind = match (self.mistake, kind) {
+            (Mistake::RetriesReadFirst, Kind::Fresh) => Kind::Retry,
+            (Mistake::RetriesReadFirst, Kind::Retry) => Kind::Fresh,
+            (_, kind) => kind,
+        };
+        let first = |shared: &mut Shared| {
+            let mut pointers = shared.world.pointers.iter();
+            pointers.find(|pointer| pointer.kind == kind).map(|first| first.due_at)
+        };
         Ok(self.step("next_due", first).await)
+    }
+
+    async fn list(&self, _: &LaneId, _: Option<EventId>, _: usize) -> Stored<Vec<Delivery>> {
+        unreachable!("nobody lists")
     }
 
     async fn read(&self, _: &LaneId, events: &[EventId]) -> Stored<Vec<Delivery>> {
@@ -309,12 +324,12 @@ impl Deliveries for Door {
         let redeliver = |shared: &mut Shared| {
             match shared.world.deliveries.get_mut(&event) {
                 Some(item) if item.state != State::Pending => {
-                    (item.state, item.due_at, item.deadline) = (State::Pending, now, deadline);
-                    (item.finished_at, item.begun) = (None, None);
+                    *item = item.asked_for(deadline, now);
+                    let due = Pointer::of(item);
+                    shared.world.pointers.insert(due);
                 }
                 _ => return Noted::Moved,
             }
-            shared.world.pointers.insert(Pointer { due_at: now, event });
             wake(&mut shared.world.lane, self.mistake, now);
             Noted::Yes
         };
@@ -326,8 +341,8 @@ impl Deliveries for Door {
         Ok(Health::default())
     }
 
-    async fn note_health(&self, _: &TenantId, _: EndpointId, _: &Health) -> Stored<()> {
-        Ok(())
+    async fn note_health(&self, _: &TenantId, _: EndpointId, _: &Health) -> Stored<Noted> {
+        Ok(Noted::Yes)
     }
 }
 

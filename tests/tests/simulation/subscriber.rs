@@ -11,7 +11,7 @@ use deliverer::drain::{Drain, Edge, Prepared, Rules, Sender};
 use domain::{
     breaker::Limits,
     delivery::{Attempt, Cause, Delivery, Outcome, Schedule},
-    endpoint::Endpoint,
+    endpoint::{Endpoint, HealthLimits},
     id::EventId,
     lane::LaneId,
     message::{Message as _, WakeMessage},
@@ -44,6 +44,8 @@ const RULES: Rules = Rules {
         probe_cap: Duration::from_secs(900),
         retry_after_cap: Duration::from_secs(86_400),
     },
+    tried_for: Duration::from_secs(345_600),
+    health: HealthLimits { disable_after: Duration::from_secs(432_000) },
     hold: Duration::from_secs(1_209_600),
     concurrency: 5,
 };

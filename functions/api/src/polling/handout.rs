@@ -7,10 +7,13 @@ use domain::{
     delivery::{Attempt, Cause, Delivery, Next, Outcome},
     endpoint::Endpoint,
     inbox::Noted,
-    lane::{Found, LaneId, Pointer},
+    lane::{Found, Kind, LaneId, Pointer},
     outbox::{OutboxEvent, OutboxRow},
     polling::{MAX_BYTES, Receipt, handed_out},
-    ports::{Deliveries as _, Keyring as _, Outbox as _, Purpose, SealedSecret, StoreError},
+    ports::{
+        Deliveries as _, Due as PointersDue, Keyring as _, Outbox as _, Purpose, SealedSecret,
+        StoreError,
+    },
 };
 use flow::{
     leaving::{Content, Leaving, needs_payload},
@@ -75,11 +78,18 @@ async fn due<P: Ports>(
     let Endpoint { tenant, id, .. } = endpoint;
     let lanes = (0..endpoint.lanes_ever()).map(|lane| async move {
         let lane = LaneId { tenant: tenant.clone(), endpoint: *id, lane };
-        let pointers = api.deliveries.due(&lane, now, max + 1).await?;
-        Ok(pointers.into_iter().map(|pointer| (lane.clone(), pointer)).collect::<Vec<_>>())
+        let mut pointers = Vec::new();
+        for kind in Kind::ALL {
+            let due = api.deliveries.due(&lane, kind, PointersDue::by(now), max + 1).await?;
+            pointers.extend(due.into_iter().map(|pointer| (lane.clone(), pointer)));
+        }
+        Ok(pointers)
     });
     let mut pointers: Vec<_> = at_once(lanes.collect()).await?.into_iter().flatten().collect();
-    pointers.sort_by(|(a_lane, a), (b_lane, b)| (a, a_lane).cmp(&(b, b_lane)));
+    // In the order of their due times, whether they are fresh or come again.
+    pointers.sort_by(|(a_lane, a), (b_lane, b)| {
+        (a.due_at, a.event, a_lane).cmp(&(b.due_at, b.event, b_lane))
+    });
     let more = pointers.len() > max;
     pointers.truncate(max);
     let found = pointers.into_iter().map(|(lane, pointer)| async move {

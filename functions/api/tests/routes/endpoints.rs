@@ -3,6 +3,7 @@
 use domain::{
     address::AddressPolicy,
     endpoint::{Disabled, Health},
+    inbox::Noted,
     ports::{Deliveries as _, Keyring as _},
 };
 use serde_json::{Value, json};
@@ -56,9 +57,16 @@ async fn an_endpoint_is_shown_with_its_health() {
     let made = postern.post(PATH, &endpoint("https://example.com/")).await.good(201);
     let id = made["id"].as_str().unwrap();
     let disabled = Some(Disabled { since: at(9), reason: "gone".to_owned() });
-    let health = Health { failing_since: Some(at(5)), consecutive_failures: 1, disabled };
+    let health = Health {
+        version: 1,
+        failing_since: Some(at(5)),
+        consecutive_failures: 1,
+        disabled,
+        ..Health::default()
+    };
     let parsed = id.parse().unwrap();
-    postern.0.deliveries.note_health(&acme(), parsed, &health).await.unwrap();
+    let noted = postern.0.deliveries.note_health(&acme(), parsed, &health).await.unwrap();
+    assert_eq!(noted, Noted::Yes);
     let expected = json!({
         "failing_since": at(5), "disabled": {"since": at(9), "reason": "gone"},
     });

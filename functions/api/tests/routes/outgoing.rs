@@ -4,7 +4,7 @@ use domain::{
     delivery::{Cause, Delivery, NewDelivery, State},
     id::{EndpointId, EventId},
     inbox::Noted,
-    lane::{LaneId, Pointer},
+    lane::{Kind, LaneId, Pointer},
     outbox::{OutboxEvent, Payload, Relayed},
     ports::{Deliveries as _, Fanout as _, Outbox as _},
 };
@@ -272,7 +272,7 @@ async fn a_finished_delivery_is_made_due_again_and_its_lane_woken() {
         let delivery = postern.0.deliveries.read(&lane, &[id]).await.unwrap().remove(0);
         assert_eq!((delivery.state, delivery.due_at), (State::Pending, now()));
         assert_eq!((delivery.deadline, delivery.attempts), (at(1000), 2), "attempts never go back");
-        let pointer = Pointer { due_at: now(), event: id };
+        let pointer = Pointer { kind: Kind::Retry, due_at: now(), event: id };
         let tables = postern.0.deliveries.tables();
         assert!(tables.pointers.contains(&(lane.clone(), pointer)));
         assert_eq!((tables.lanes[&lane].wakes, tables.lanes[&lane].wake_at), (1, Some(now())));

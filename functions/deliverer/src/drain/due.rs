@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use domain::{
     breaker::Ramp,
     delivery::{self, Cause, Delivery, Next, Outcome, State},
-    endpoint::Health,
+    endpoint::{Health, Seen},
     id::EventId,
     inbox::Noted,
     lane::{Found, LaneId, Pointer},
@@ -43,7 +43,7 @@ where
     ) -> Stored<Stop> {
         let (drain, lane, owner) = (self.drain, self.hold.lane.clone(), self.hold.owner.clone());
         let turn = Turn { drain, lane: &lane, owner: &owner, target, repeats };
-        let mut ramp = Ramp::new(&self.breaker, width);
+        let mut ramp = Ramp::new(&self.left.breaker, width);
         let mut agenda = Agenda { more: true, ..Agenda::default() };
         let mut running = FuturesUnordered::new();
         let (mut stop, mut trouble) = (None, None);
@@ -65,7 +65,7 @@ where
             let learned = match ended {
                 Ok(Some(outcome)) => {
                     ramp = ramp.after(&outcome);
-                    self.learn(&outcome, &mut health).await
+                    self.learn(event, &outcome, &mut health).await
                 }
                 // The endpoint was not asked.
                 Ok(None) => Ok(None),
@@ -97,11 +97,11 @@ where
             }
             let (drain, lane) = (self.drain, &self.hold.lane);
             let limit = PAGE + agenda.under_way.len();
-            let page = drain.lanes.due(lane, drain.now(), limit).await?;
+            let page = drain.due(lane, drain.now(), limit).await?;
             agenda.more = page.len() >= limit;
             if page.is_empty() && idle {
                 // Nothing is due: L4.
-                let next = drain.lanes.next_due(lane).await?;
+                let next = drain.next_due(lane).await?;
                 if next.is_none_or(|next| next > drain.now()) {
                     return Ok(Some(Stop::Sleep(next)));
                 }
@@ -140,15 +140,21 @@ where
     }
 
     /// What an outcome means for the lane and the endpoint.
-    async fn learn(&mut self, outcome: &Outcome, health: &mut Health) -> Stored<Option<Stop>> {
+    async fn learn(
+        &mut self,
+        event: EventId,
+        outcome: &Outcome,
+        health: &mut Health,
+    ) -> Stored<Option<Stop>> {
         let (drain, LaneId { tenant, endpoint, .. }) = (self.drain, &self.hold.lane);
         let now = drain.now();
-        self.breaker = self.breaker.after(&drain.rules.breaker, outcome, now);
-        if let Some(changed) = health.after(outcome, now) {
-            drain.lanes.note_health(tenant, *endpoint, &changed).await?;
+        self.left.breaker = self.left.breaker.after(&drain.rules.breaker, outcome, now);
+        let seen = Seen { event, outcome: Some(outcome), by_hand: false, died: false };
+        if let Some(changed) = health.after(&drain.rules.health, seen, now) {
+            let _ = drain.lanes.note_health(tenant, *endpoint, &changed).await?;
             *health = changed;
         }
-        let leave = health.disabled.is_some() || self.breaker.open(now).is_some();
+        let leave = health.disabled.is_some() || self.left.breaker.open(now).is_some();
         Ok(leave.then_some(Stop::Look))
     }
 }
@@ -295,9 +301,9 @@ fn tell(
     next: Next,
     noted: Option<&Noted>,
 ) {
-    let (status, cause) = match outcome {
-        Outcome::Answered { status, .. } => (Some(*status), None),
-        Outcome::Failed { cause } => (None, Some(tracing::field::debug(cause))),
+    let cause = match outcome {
+        Outcome::Answered { .. } | Outcome::Steered { .. } => None,
+        Outcome::Failed { cause } => Some(tracing::field::debug(cause)),
     };
     let (result, next_at) = match next {
         Next::Succeeded => ("succeeded", None),
@@ -321,7 +327,7 @@ fn tell(
         attempt,
         duration_ms,
         result,
-        status,
+        status = outcome.status(),
         cause,
         next_at = next_at.map(tracing::field::display),
         noted,

@@ -26,7 +26,7 @@ where
             if let Some(stop) = self.must_stop().await? {
                 return Ok(stop);
             }
-            let Some(first_due) = drain.lanes.next_due(&lane).await? else {
+            let Some(first_due) = drain.next_due(&lane).await? else {
                 return Ok(Stop::Sleep(None));
             };
             let now = drain.now();
@@ -34,7 +34,7 @@ where
             if held_until(first_due) > now {
                 return Ok(Stop::Sleep(Some(held_until(first_due))));
             }
-            let page = drain.lanes.due(&lane, now, PAGE).await?;
+            let page = drain.due(&lane, now, PAGE).await?;
             let held = page.into_iter().filter(|pointer| held_until(pointer.due_at) <= now);
             let give_up = |delivery: &Delivery| Some(delivery.given_up(Cause::HeldExpired, now));
             self.end_each(held.collect(), give_up).await?;
@@ -49,10 +49,10 @@ where
                 return Ok(stop);
             }
             let now = drain.now();
-            let Some(first_due) = drain.lanes.next_due(&lane).await? else {
+            let Some(first_due) = drain.next_due(&lane).await? else {
                 return Ok(Stop::Sleep(None));
             };
-            let page = drain.lanes.due(&lane, first_due.max(now), PAGE).await?;
+            let page = drain.due(&lane, first_due.max(now), PAGE).await?;
             self.end_each(page, |delivery| Some(delivery.cancelled(now))).await?;
         }
     }
@@ -60,9 +60,9 @@ where
     /// The endpoint is left alone: of the oldest that are due, those past their deadline are given up, or one probe at a
     /// time would have to do it.
     pub(super) async fn give_up_overdue(&mut self, now: Timestamp) -> Stored<()> {
-        let page = self.drain.lanes.due(&self.hold.lane, now, PAGE).await?;
+        let page = self.drain.due(&self.hold.lane, now, PAGE).await?;
         let give_up = |delivery: &Delivery| {
-            delivery.is_overdue(now).then(|| delivery.given_up(Cause::Expired, now))
+            (delivery.deadline <= now).then(|| delivery.given_up(Cause::Expired, now))
         };
         self.end_each(page, give_up).await
     }

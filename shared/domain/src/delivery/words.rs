@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::{Cause, Outcome};
+use super::{Cause, Outcome, Steer};
 
 /// An outcome in plain words. Each part is a whole sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Cause {
             Self::TlsExpired | Self::TlsWrongHost | Self::TlsUnknownIssuer | Self::Tls => {
                 self.of_tls()
             }
-            Self::Timeout | Self::Reset | Self::BadAnswer | Self::Redirect | Self::NoToken => {
+            Self::Timeout | Self::Reset | Self::BadAnswer | Self::Redirect | Self::Token => {
                 self.of_the_answer()
             }
             Self::NoSuchTarget
@@ -121,7 +121,7 @@ impl Cause {
                 "The receiver has moved, or it sends from one spelling of its address to another.",
                 "Set the endpoint's URL to where the receiver is now; Postern tries again by itself.",
             ),
-            Self::NoToken => words(
+            Self::Token => words(
                 "The authorization server of the endpoint gave no access token.",
                 "The token URL, the client id, the client secret or the scope is wrong or has been withdrawn, or the authorization server is down.",
                 "Check the endpoint's `auth` with whoever runs that server; Postern tries again by itself.",
@@ -209,7 +209,29 @@ impl Outcome {
                 let (why, next) = of_status(*status);
                 Words { what: format!("The endpoint answered {status}.").into(), why, next }
             }
+            Self::Steered { status, steer } => {
+                let (word, why, next) = of_steer(*steer);
+                let what =
+                    format!("The endpoint answered {status}, with `webhook-delivery: {word}`.");
+                Words { what: what.into(), why, next }
+            }
         }
+    }
+}
+
+/// What a receiver says, why it says so, and what to do.
+const fn of_steer(steer: Steer) -> (&'static str, &'static str, &'static str) {
+    match steer {
+        Steer::Disable => (
+            "disable",
+            "With it a receiver says that it wants nothing more.",
+            "The endpoint is disabled and its events are held. Delete it, or enable it when the receiver wants them again.",
+        ),
+        Steer::Abort => (
+            "abort",
+            "With it a receiver says that it will never take this event.",
+            "Its log says why. Redeliver the event when the reason is gone; Postern does not try again by itself.",
+        ),
     }
 }
 
@@ -281,7 +303,7 @@ mod tests {
         Cause::Reset,
         Cause::BadAnswer,
         Cause::Redirect,
-        Cause::NoToken,
+        Cause::Token,
         Cause::NoSuchTarget,
         Cause::Denied,
         Cause::Throttled,
@@ -299,8 +321,10 @@ mod tests {
     fn every_outcome_says_what_why_and_what_to_do() {
         let failed = CAUSES.into_iter().map(|cause| Outcome::Failed { cause });
         let answered = (100..=599).map(|status| Outcome::Answered { status, retry_after_ms: None });
+        let steered =
+            [Steer::Disable, Steer::Abort].map(|steer| Outcome::Steered { status: 500, steer });
         let mut seen = std::collections::BTreeSet::new();
-        for outcome in failed.chain(answered) {
+        for outcome in failed.chain(answered).chain(steered) {
             let words = outcome.words();
             for part in [words.what.as_ref(), words.why, words.next] {
                 assert!(part.ends_with('.') && part.len() > 12, "{outcome:?}: {part}");

@@ -124,7 +124,10 @@ fn a_delivery_due_again_keeps_its_event_and_its_attempts() {
     // The attempt that was begun and never ended has its number for ever.
     assert_eq!(again.attempts, 4);
     let mark = again.redelivered.clone().unwrap();
-    assert_eq!((mark.by, mark.after, mark.from, mark.by_hand), (US, 4, Some(Stands::Dead), true));
+    assert_eq!((mark.by, mark.after, mark.from), (US, 4, Some(Stands::Dead)));
+    assert_eq!(again.asked_at, Some(at(0)));
+    let among_many = due_again(&again, US, false, (at(7), at(7), Duration::from_secs(100)));
+    assert_eq!(among_many.asked_at, None);
     let outcome = Ended::Answered { status: 200, retry_after_ms: None };
     let attempt = Attempt { number: 5, at: at(6), duration_ms: 1, outcome, excerpt: String::new() };
     let done = again.ended(attempt, Next::Succeeded, at(6));

@@ -27,6 +27,7 @@ pub(crate) fn write(lane: &LaneId, delivery: &Delivery) -> Stored<Item> {
         .put_some("log", log(delivery)?)
         .put_some("finished_at", delivery.finished_at.map(ms))
         .put_some("begun", begun(delivery)?)
+        .put_some("asked_at", delivery.asked_at.map(ms))
         .put_some("redelivered", delivery.redelivered.as_ref().map(json).transpose()?);
     Ok(item.done())
 }
@@ -62,7 +63,7 @@ pub(crate) fn begun(delivery: &Delivery) -> Stored<Option<AttributeValue>> {
 
 pub(crate) fn read(item: &Item) -> Stored<Delivery> {
     let item = Reader(item);
-    let event = item.str("sk")?.strip_prefix("DELIVERY#").and_then(|id| id.parse().ok());
+    let event = item.str("sk")?.strip_prefix(keys::DELIVERIES).and_then(|id| id.parse().ok());
     Ok(Delivery {
         event: event.ok_or_else(|| item.bad("sk"))?,
         event_type: item.str("type")?.to_owned(),
@@ -75,6 +76,7 @@ pub(crate) fn read(item: &Item) -> Stored<Delivery> {
         finished_at: item.some("finished_at", Reader::time)?,
         begun: item.some("begun", Reader::json)?,
         redelivered: item.some("redelivered", Reader::json)?,
+        asked_at: item.some("asked_at", Reader::time)?,
     })
 }
 
@@ -130,8 +132,8 @@ mod tests {
         let ended = Delivery { state: State::Dead, finished_at: Some(at(9)), ..tried() };
         let by = domain::id::RedeliveryId::new(Uuid::from_u128(3));
         let day = Duration::from_secs(86_400);
-        let again = domain::redelivery::due_again(&ended, by, true, (at(9), at(9), day));
-        for delivery in [a_delivery(), tried(), tried().begins("holder-1", at(7)), ended, again] {
+        let asked = domain::redelivery::due_again(&ended, by, true, (at(9), at(9), day));
+        for delivery in [a_delivery(), tried(), tried().begins("holder-1", at(7)), ended, asked] {
             assert_eq!(read(&write(&a_lane(), &delivery).unwrap()).unwrap(), delivery);
         }
     }

@@ -1,7 +1,7 @@
 //! A lane's own item.
 
 use domain::{
-    lane::{Breaker, Hold, LaneId},
+    lane::{Breaker, Hold, LaneId, Left, Paced},
     ports::Stored,
 };
 use jiff::Timestamp;
@@ -30,9 +30,15 @@ pub(crate) fn held(lane: &LaneId, item: &Item) -> Stored<Hold> {
         fence: item.number("fence")?,
         seen: wakes(item)?,
         until: item.time("lease_until")?,
-        breaker: Breaker {
-            failures: item.some("failures", Reader::number)?.unwrap_or_default(),
-            open_until: item.some("open_until", Reader::time)?,
+        left: Left {
+            breaker: Breaker {
+                failures: item.some("failures", Reader::number)?.unwrap_or_default(),
+                open_until: item.some("open_until", Reader::time)?,
+            },
+            paced: Paced {
+                until: item.some("paced_until", Reader::time)?,
+                held: item.some("held_paced_until", Reader::time)?,
+            },
         },
     })
 }
@@ -77,11 +83,14 @@ mod tests {
         ]);
         let hold = held(&a_lane(), &item).unwrap();
         assert_eq!((hold.owner.as_str(), hold.fence, hold.seen), ("me", 3, 7));
-        assert_eq!(hold.breaker, Breaker::default());
+        assert_eq!(hold.left, Left::default());
         item.insert("failures".to_owned(), n(11));
         item.insert("open_until".to_owned(), n(90_000));
-        let open_until = Some(Timestamp::from_millisecond(90_000).unwrap());
-        assert_eq!(held(&a_lane(), &item).unwrap().breaker, Breaker { failures: 11, open_until });
+        item.insert("paced_until".to_owned(), n(90_001));
+        let at = |ms| Some(Timestamp::from_millisecond(ms).unwrap());
+        let breaker = Breaker { failures: 11, open_until: at(90_000) };
+        let paced = Paced { until: at(90_001), held: None };
+        assert_eq!(held(&a_lane(), &item).unwrap().left, Left { breaker, paced });
         item.remove("fence");
         assert!(held(&a_lane(), &item).is_err());
     }

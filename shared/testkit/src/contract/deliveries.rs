@@ -1,12 +1,12 @@
 //! The rules of [`domain::ports::Deliveries`], and of putting one.
 
 use domain::{
-    delivery::{Cause, Delivery, MAX_LOG, Next, State},
-    endpoint::{Disabled, Health},
+    delivery::{Cause, Delivery, MAX_LOG, NewDelivery, Next, State},
+    endpoint::{Disabled, Health, Notice, What},
     id::{EndpointId, EventId},
     inbox::Noted,
-    lane::{Breaker, Pointer, Release, Take},
-    ports::{Deliveries as _, Fanout as _, Lanes as _, StoreError},
+    lane::{Kind, Left, Pointer, Release, Take},
+    ports::{Deliveries as _, Due, Fanout as _, Lanes as _, StoreError},
 };
 use futures_util::future::join_all;
 use uuid::Uuid;
@@ -25,7 +25,9 @@ pub async fn deliveries<T: Tables>(fresh: impl AsyncFn() -> T) {
         putting_a_delivery_again_does_not_revive_it,
         putting_a_delivery_again_repairs_its_pointer,
         pointers_come_in_order_up_to_now,
+        pointers_of_retries_stand_apart,
         the_first_pointer_says_when_the_lane_is_due_next,
+        deliveries_are_listed_by_their_events_time,
         pointers_are_put_and_deleted_any_number_of_times,
         deliveries_that_are_absent_are_left_out,
         an_attempt_is_written_as_it_ended,
@@ -37,7 +39,9 @@ pub async fn deliveries<T: Tables>(fresh: impl AsyncFn() -> T) {
         a_redelivery_writes_the_delivery_the_pointer_and_the_lane,
         only_what_has_ended_is_redelivered,
         a_redelivery_keeps_the_count_of_attempts,
+        a_redelivery_of_what_was_never_tried_is_a_fresh_one,
         health_is_as_it_was_noted,
+        of_two_who_note_health_the_second_looks_again,
     );
 }
 
@@ -53,12 +57,21 @@ async fn read(on: &impl Tables, event: EventId) -> Result<Option<Delivery>, Stor
     Ok(found.pop())
 }
 
+/// Of both kinds, the fresh ones first.
 async fn due(on: &impl Tables, seconds: i64) -> Result<Vec<Pointer>, StoreError> {
-    on.lanes().due(&lane(0), at(seconds), 100).await
+    let mut both = Vec::new();
+    for kind in Kind::ALL {
+        both.extend(on.lanes().due(&lane(0), kind, Due::by(at(seconds)), 100).await?);
+    }
+    Ok(both)
 }
 
 fn pointer(event: EventId, seconds: i64) -> Pointer {
-    Pointer { due_at: at(seconds), event }
+    Pointer { kind: Kind::Fresh, due_at: at(seconds), event }
+}
+
+fn retry(event: EventId, seconds: i64) -> Pointer {
+    Pointer { kind: Kind::Retry, ..pointer(event, seconds) }
 }
 
 async fn a_delivery_that_is_put_is_due(on: &impl Tables) -> Kept {
@@ -69,7 +82,7 @@ async fn a_delivery_that_is_put_is_due(on: &impl Tables) -> Kept {
     assert_eq!(due(on, 5).await?, [pointer(event, 5)]);
     // In its own lane.
     assert!(on.lanes().read(&lane(1), &[event]).await?.is_empty());
-    assert!(on.lanes().due(&lane(1), at(5), 100).await?.is_empty());
+    assert!(on.lanes().due(&lane(1), Kind::Fresh, Due::by(at(5)), 100).await?.is_empty());
     Ok(())
 }
 
@@ -83,13 +96,13 @@ async fn putting_a_delivery_again_changes_nothing(on: &impl Tables) -> Kept {
     // Not even when it has been tried meanwhile, and waits.
     let after = tried(&new, 503, Next::RetryAt(at(100)), 6);
     assert_eq!(on.lanes().record(&lane(0), &new, &after).await?, Noted::Yes);
-    on.lanes().point(&lane(0), &pointer(event, 100)).await?;
+    on.lanes().point(&lane(0), &retry(event, 100)).await?;
     on.lanes().unpoint(&lane(0), &pointer(event, 5)).await?;
     put(on, event, 5).await?;
     assert_eq!(read(on, event).await?, Some(after));
-    assert!(due(on, 100).await?.contains(&pointer(event, 100)));
+    assert!(due(on, 100).await?.contains(&retry(event, 100)));
     // And whatever became of its pointer, its holder looks at it in time.
-    on.lanes().unpoint(&lane(0), &pointer(event, 100)).await?;
+    on.lanes().unpoint(&lane(0), &retry(event, 100)).await?;
     put(on, event, 5).await?;
     assert!(due(on, 100).await?.iter().any(|pointer| pointer.event == event));
     Ok(())
@@ -127,26 +140,90 @@ async fn pointers_come_in_order_up_to_now(on: &impl Tables) -> Kept {
     }
     on.lanes().point(&lane(1), &pointer(event_id(0, 99), 100)).await?;
     pointers.sort();
-    let until_now: Vec<_> = pointers.into_iter().filter(|p| p.due_at <= at(119)).collect();
+    let until_now: Vec<_> = pointers.iter().filter(|p| p.due_at <= at(119)).cloned().collect();
     assert_eq!(due(on, 119).await?, until_now);
-    let first = on.lanes().due(&lane(0), at(119), 7).await?;
-    assert_eq!(first, until_now.into_iter().take(7).collect::<Vec<_>>());
+    let fresh = async |due, limit| on.lanes().due(&lane(0), Kind::Fresh, due, limit).await;
+    let first = fresh(Due::by(at(119)), 7).await?;
+    assert_eq!(first, until_now.iter().take(7).cloned().collect::<Vec<_>>());
     assert!(due(on, 99).await?.is_empty());
     // A millisecond decides.
-    let just_before = at(100) - std::time::Duration::from_millis(1);
-    assert!(on.lanes().due(&lane(0), just_before, 100).await?.is_empty());
+    let millisecond = std::time::Duration::from_millis(1);
+    assert!(fresh(Due::by(at(100) - millisecond), 100).await?.is_empty());
+    // Both ends belong to a range.
+    let between = |from, to| pointers.iter().filter(move |p| (from..=to).contains(&p.due_at));
+    for (from, until) in [(at(105), at(119)), (at(100), at(100)), (at(90), at(101))] {
+        let expected: Vec<_> = between(from, until).cloned().collect();
+        assert_eq!(fresh(Due { from: Some(from), until }, 100).await?, expected);
+    }
+    let late = Due { from: Some(at(105) + millisecond), until: at(119) };
+    assert_eq!(fresh(late, 100).await?, between(at(106), at(119)).cloned().collect::<Vec<_>>());
+    let never = Due { from: Some(at(119)), until: at(105) };
+    assert!(never.is_empty() && fresh(never, 100).await?.is_empty());
+    Ok(())
+}
+
+async fn pointers_of_retries_stand_apart(on: &impl Tables) -> Kept {
+    let lanes = on.lanes();
+    for n in 0..3 {
+        lanes.point(&lane(0), &pointer(event_id(0, n), 10)).await?;
+        lanes.point(&lane(0), &retry(event_id(0, n), 5)).await?;
+    }
+    for (kind, second) in [(Kind::Fresh, 10), (Kind::Retry, 5)] {
+        assert_eq!(lanes.next_due(&lane(0), kind).await?, Some(at(second)));
+        let found = lanes.due(&lane(0), kind, Due::by(at(10)), 100).await?;
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().all(|p| (p.kind, p.due_at) == (kind, at(second))), "{found:?}");
+        let just_before = at(second) - std::time::Duration::from_millis(1);
+        assert!(lanes.due(&lane(0), kind, Due::by(just_before), 100).await?.is_empty());
+    }
+    for n in 0..3 {
+        lanes.unpoint(&lane(0), &pointer(event_id(0, n), 10)).await?;
+    }
+    assert_eq!(lanes.next_due(&lane(0), Kind::Fresh).await?, None);
+    assert_eq!(lanes.next_due(&lane(0), Kind::Retry).await?, Some(at(5)));
+    Ok(())
+}
+
+async fn deliveries_are_listed_by_their_events_time(on: &impl Tables) -> Kept {
+    let lanes = on.lanes();
+    let all = async |after, limit| lanes.list(&lane(0), after, limit).await;
+    assert!(all(None, 9).await?.is_empty());
+    // What stands beside them is none.
+    lanes.wake(&lane(0), at(0)).await?;
+    lanes.point(&lane(0), &pointer(event_id(0, 1), 900)).await?;
+    lanes.point(&lane(0), &retry(event_id(0, 1), 900)).await?;
+    lanes.put(&NewDelivery { lane: lane(1), ..delivery(event_id(0, 99), 5) }).await?;
+    assert!(all(None, 9).await?.is_empty());
+    let mut put_ones = Vec::new();
+    for n in [5, 3, 9, 1, 7, 2] {
+        put_ones.push(put(on, event_id(n, 0), 100 - n).await?);
+    }
+    put_ones.sort_by_key(|delivery| delivery.event);
+    assert!(put_ones.iter().map(|delivery| delivery.event.time()).is_sorted());
+    assert_eq!(all(None, 100).await?, put_ones);
+    let (mut pages, mut after) = (Vec::new(), None);
+    loop {
+        let page = all(after, 4).await?;
+        let Some(last) = page.last() else { break };
+        (after, pages) = (Some(last.event), [pages, page].concat());
+    }
+    assert_eq!(pages, put_ones);
+    // After one that is not there.
+    let found = all(Some(event_id(4, 0)), 1).await?;
+    assert_eq!(found.first().map(|delivery| delivery.event), Some(event_id(5, 0)));
     Ok(())
 }
 
 async fn the_first_pointer_says_when_the_lane_is_due_next(on: &impl Tables) -> Kept {
-    assert_eq!(on.lanes().next_due(&lane(0)).await?, None);
+    let next = async || on.lanes().next_due(&lane(0), Kind::Fresh).await;
+    assert_eq!(next().await?, None);
     // The lane's own item and its deliveries stand beside the pointers.
     on.lanes().wake(&lane(0), at(0)).await?;
     on.lanes().point(&lane(0), &pointer(event_id(0, 1), 900)).await?;
     put(on, event_id(0, 2), 300).await?;
-    assert_eq!(on.lanes().next_due(&lane(0)).await?, Some(at(300)));
+    assert_eq!(next().await?, Some(at(300)));
     on.lanes().unpoint(&lane(0), &pointer(event_id(0, 2), 300)).await?;
-    assert_eq!(on.lanes().next_due(&lane(0)).await?, Some(at(900)));
+    assert_eq!(next().await?, Some(at(900)));
     Ok(())
 }
 
@@ -307,12 +384,13 @@ async fn a_redelivery_writes_the_delivery_the_pointer_and_the_lane(on: &impl Tab
         due_at: at(50),
         deadline: at(9 * DAY),
         finished_at: None,
+        asked_at: Some(at(50)),
         ..dead
     };
     assert_eq!(read(on, event).await?, Some(expected));
-    assert_eq!(due(on, 50).await?, [pointer(event, 50)]);
+    assert_eq!(due(on, 50).await?, [retry(event, 50)]);
     // Whoever holds the lane cannot put it to sleep over this.
-    let release = lanes.release(&hold, None, Breaker::default()).await?;
+    let release = lanes.release(&hold, None, Left::default()).await?;
     assert_eq!(release, Release::Woken(hold.seen + 1));
     Ok(())
 }
@@ -353,18 +431,72 @@ async fn a_redelivery_keeps_the_count_of_attempts(on: &impl Tables) -> Kept {
     Ok(())
 }
 
+/// A delivery moves from the fresh ones to the retries and never back: a holder that looks whether anything is left reads
+/// them in this order.
+async fn a_redelivery_of_what_was_never_tried_is_a_fresh_one(on: &impl Tables) -> Kept {
+    let (event, lanes) = (event_id(0, 1), on.lanes());
+    let new = put(on, event, 5).await?;
+    let dead = new.given_up(Cause::HeldExpired, at(6));
+    assert_eq!(lanes.record(&lane(0), &new, &dead).await?, Noted::Yes);
+    lanes.unpoint(&lane(0), &pointer(event, 5)).await?;
+    assert_eq!(lanes.redeliver(&lane(0), event, at(9 * DAY), at(50)).await?, Noted::Yes);
+    assert_eq!(due(on, 50).await?, [pointer(event, 50)]);
+    // What was asked for stays so, whatever becomes of it.
+    let again = read(on, event).await?.unwrap();
+    let after = tried(&again, 500, Next::RetryAt(at(90)), 51);
+    assert_eq!(lanes.record(&lane(0), &again, &after).await?, Noted::Yes);
+    assert_eq!(read(on, event).await?.unwrap().asked_at, Some(at(50)));
+    Ok(())
+}
+
 async fn health_is_as_it_was_noted(on: &impl Tables) -> Kept {
     let (tenant, endpoint) = ("demo".parse().unwrap(), EndpointId::new(Uuid::from_u128(9)));
     let lanes = on.lanes();
     assert_eq!(lanes.health(&tenant, endpoint).await?, Health::default());
     let disabled = Some(Disabled { since: at(9), reason: "gone".to_owned() });
-    let gone = Health { failing_since: Some(at(1)), consecutive_failures: 12, disabled };
-    let failing = Health { failing_since: Some(at(1)), ..Health::default() };
-    for health in [failing, gone, Health::default()] {
-        lanes.note_health(&tenant, endpoint, &health).await?;
+    let notice = |what| Notice { what, since: at(9), reason: "gone".to_owned() };
+    let gone = Health {
+        version: 2,
+        failing_since: Some(at(1)),
+        consecutive_failures: 12,
+        failed: (0..10).map(|n| event_id(0, n)).collect(),
+        disabled,
+        warned: Some(What::FailingLong),
+        dead_on: Some(at(0)),
+        owed: vec![notice(What::Disabled), notice(What::Dead)],
+    };
+    let failing = Health { version: 1, failing_since: Some(at(1)), ..Health::default() };
+    for health in [failing, gone, Health { version: 3, ..Health::default() }] {
+        assert_eq!(lanes.note_health(&tenant, endpoint, &health).await?, Noted::Yes);
         assert_eq!(lanes.health(&tenant, endpoint).await?, health);
     }
     let other = EndpointId::new(Uuid::from_u128(10));
     assert_eq!(lanes.health(&tenant, other).await?, Health::default());
+    Ok(())
+}
+
+/// Two lanes of one endpoint learn of it at once.
+async fn of_two_who_note_health_the_second_looks_again(on: &impl Tables) -> Kept {
+    let (tenant, endpoint) = ("demo".parse().unwrap(), EndpointId::new(Uuid::from_u128(9)));
+    let lanes = on.lanes();
+    let version =
+        |version, failures| Health { version, consecutive_failures: failures, ..Health::default() };
+    for (health, expected) in [
+        (version(2, 1), Noted::Moved),
+        (version(1, 2), Noted::Yes),
+        (version(1, 3), Noted::Moved),
+        (version(3, 4), Noted::Moved),
+        (version(2, 5), Noted::Yes),
+    ] {
+        assert_eq!(lanes.note_health(&tenant, endpoint, &health).await?, expected, "{health:?}");
+    }
+    assert_eq!(lanes.health(&tenant, endpoint).await?, version(2, 5));
+    let many: Vec<_> = (0..16).map(|n| version(3, n)).collect();
+    let noted = many.iter().map(|health| lanes.note_health(&tenant, endpoint, health));
+    let mut yes = 0;
+    for noted in join_all(noted).await {
+        yes += u32::from(noted? == Noted::Yes);
+    }
+    assert_eq!(yes, 1);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The rules of [`domain::ports::Lanes`], and of waking one.
 
 use domain::{
-    lane::{Breaker, Hold, LaneId, Release, Take},
+    lane::{Breaker, Hold, LaneId, Left, Paced, Release, Take},
     ports::{Backlog, Fanout as _, Lanes as _, StoreError},
 };
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ pub async fn lanes<T: Tables>(fresh: impl AsyncFn() -> T) {
         a_lane_that_was_woken_is_not_released,
         a_lane_that_was_lost_is_not_released,
         a_wake_stands_until_a_release_that_saw_nothing,
-        the_breaker_is_handed_to_the_next_holder,
+        what_a_holder_leaves_is_handed_to_the_next,
         sleepers_come_oldest_first_and_are_counted,
     );
 }
@@ -53,7 +53,7 @@ async fn a_lane_has_one_holder_until_its_lease_ends(on: &impl Tables) -> Kept {
     on.lanes().wake(&lane(0), at(0)).await?;
     let first = taken(on, &lane(0), "me", 0).await?;
     assert_eq!((&first.lane, first.owner.as_str()), (&lane(0), "me"));
-    assert_eq!((first.seen, first.until, first.breaker), (1, at(60), Breaker::default()));
+    assert_eq!((first.seen, first.until, first.left), (1, at(60), Left::default()));
     let busy = on.lanes().take(&lane(0), "they", at(59), at(119)).await?;
     assert_eq!(busy, Take::Busy);
     let second = taken(on, &lane(0), "they", 60).await?;
@@ -91,7 +91,7 @@ async fn a_lease_is_prolonged_by_its_holder_only(on: &impl Tables) -> Kept {
 async fn a_released_lane_sleeps_until_its_time(on: &impl Tables) -> Kept {
     on.lanes().wake(&lane(0), at(0)).await?;
     let hold = taken(on, &lane(0), "me", 0).await?;
-    let release = on.lanes().release(&hold, Some(at(300)), Breaker::default()).await?;
+    let release = on.lanes().release(&hold, Some(at(300)), Left::default()).await?;
     assert_eq!(release, Release::Done);
     assert!(sleepers(on, at(299)).await?.is_empty());
     assert_eq!(sleepers(on, at(300)).await?, [lane(0)]);
@@ -105,14 +105,14 @@ async fn a_released_lane_sleeps_until_its_time(on: &impl Tables) -> Kept {
 async fn a_lane_released_without_a_time_sleeps_until_woken(on: &impl Tables) -> Kept {
     on.lanes().wake(&lane(0), at(0)).await?;
     let hold = taken(on, &lane(0), "me", 0).await?;
-    assert_eq!(on.lanes().release(&hold, None, Breaker::default()).await?, Release::Done);
+    assert_eq!(on.lanes().release(&hold, None, Left::default()).await?, Release::Done);
     assert!(sleepers(on, at(1_000_000)).await?.is_empty());
     on.lanes().wake(&lane(0), at(500)).await?;
     assert_eq!(sleepers(on, at(500)).await?, [lane(0)]);
     assert_eq!(taken(on, &lane(0), "me", 500).await?.seen, hold.seen + 1);
     // A wake brings a lane that sleeps for longer forward.
     let hold = taken(on, &lane(0), "they", 600).await?;
-    let release = on.lanes().release(&hold, Some(at(9_000)), Breaker::default()).await?;
+    let release = on.lanes().release(&hold, Some(at(9_000)), Left::default()).await?;
     assert_eq!(release, Release::Done);
     on.lanes().wake(&lane(0), at(700)).await?;
     assert_eq!(sleepers(on, at(700)).await?, [lane(0)]);
@@ -124,14 +124,14 @@ async fn a_lane_that_was_woken_is_not_released(on: &impl Tables) -> Kept {
     let hold = taken(on, &lane(0), "me", 0).await?;
     on.lanes().wake(&lane(0), at(5)).await?;
     on.lanes().wake(&lane(0), at(6)).await?;
-    let release = on.lanes().release(&hold, None, Breaker::default()).await?;
+    let release = on.lanes().release(&hold, None, Left::default()).await?;
     assert_eq!(release, Release::Woken(hold.seen + 2));
     // It is still held, and still due.
     let busy = on.lanes().take(&lane(0), "they", at(10), at(70)).await?;
     assert_eq!(busy, Take::Busy);
     assert_eq!(sleepers(on, at(10)).await?, [lane(0)]);
     let looked_again = Hold { seen: hold.seen + 2, ..hold };
-    let release = on.lanes().release(&looked_again, None, Breaker::default()).await?;
+    let release = on.lanes().release(&looked_again, None, Left::default()).await?;
     assert_eq!(release, Release::Done);
     assert!(sleepers(on, at(1_000)).await?.is_empty());
     Ok(())
@@ -141,16 +141,16 @@ async fn a_lane_that_was_lost_is_not_released(on: &impl Tables) -> Kept {
     on.lanes().wake(&lane(0), at(0)).await?;
     let first = taken(on, &lane(0), "me", 0).await?;
     let second = taken(on, &lane(0), "they", 60).await?;
-    let release = on.lanes().release(&first, Some(at(9_000)), Breaker::default()).await?;
+    let release = on.lanes().release(&first, Some(at(9_000)), Left::default()).await?;
     assert_eq!(release, Release::Lost);
     assert_eq!(sleepers(on, at(60)).await?, [lane(0)]);
     assert!(on.lanes().renew(&second, at(200)).await?);
     // Even if it was woken as well: whoever lost the lane has nothing to look for.
     on.lanes().wake(&lane(0), at(70)).await?;
-    let release = on.lanes().release(&first, None, Breaker::default()).await?;
+    let release = on.lanes().release(&first, None, Left::default()).await?;
     assert_eq!(release, Release::Lost);
     let never = Hold { lane: lane(1), ..first };
-    assert_eq!(on.lanes().release(&never, None, Breaker::default()).await?, Release::Lost);
+    assert_eq!(on.lanes().release(&never, None, Left::default()).await?, Release::Lost);
     assert_eq!(on.lanes().take(&lane(1), "me", at(0), at(60)).await?, Take::Absent);
     Ok(())
 }
@@ -167,16 +167,23 @@ async fn a_wake_stands_until_a_release_that_saw_nothing(on: &impl Tables) -> Kep
     Ok(())
 }
 
-async fn the_breaker_is_handed_to_the_next_holder(on: &impl Tables) -> Kept {
+async fn what_a_holder_leaves_is_handed_to_the_next(on: &impl Tables) -> Kept {
     on.lanes().wake(&lane(0), at(0)).await?;
     let open = Breaker { failures: 11, open_until: Some(at(100)) };
-    for breaker in [open, Breaker { failures: 3, open_until: None }, Breaker::default()] {
+    let failing = Breaker { failures: 3, open_until: None };
+    let paced = Paced { until: Some(at(1)), held: None };
+    for left in [
+        Left { breaker: open, paced: Paced { held: Some(at(7)), ..paced } },
+        Left { breaker: failing, paced },
+        Left { breaker: open, paced: Paced::default() },
+        Left::default(),
+    ] {
         let hold = taken(on, &lane(0), "me", 0).await?;
-        let release = on.lanes().release(&hold, breaker.open_until, breaker).await?;
+        let release = on.lanes().release(&hold, left.breaker.open_until, left).await?;
         assert_eq!(release, Release::Done);
         let next = taken(on, &lane(0), "they", 0).await?;
-        assert_eq!(next.breaker, breaker);
-        let release = on.lanes().release(&next, Some(at(0)), breaker).await?;
+        assert_eq!(next.left, left);
+        let release = on.lanes().release(&next, Some(at(0)), left).await?;
         assert_eq!(release, Release::Done);
     }
     Ok(())

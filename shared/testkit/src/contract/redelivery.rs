@@ -6,10 +6,10 @@ use domain::{
     delivery::{Delivery, Next, State},
     id::{EndpointId, EventId, RedeliveryId},
     inbox::Noted,
-    lane::Take,
+    lane::{Kind, Take},
     outbox::Relayed,
     ports::{
-        Again, Deliveries as _, Events as _, Fanout as _, Halt, Lanes as _, Outbox as _,
+        Again, Deliveries as _, Due, Events as _, Fanout as _, Halt, Lanes as _, Outbox as _,
         Redeliver as _, Redeliveries as _, Started,
     },
     redelivery::{Done, Leg, Order, Outcome, Selection, State as Stands, Told, Work, due_again},
@@ -62,13 +62,15 @@ async fn read(on: &impl Tables, event: EventId) -> Result<Option<Delivery>, doma
 async fn a_finished_delivery_is_due_again_as_it_was_read_and_its_lane_awake(on: &impl Tables) -> Kept {
     let event = event_id(0, 1);
     let before = dead(on, event).await?;
-    for pointer in on.lanes().due(&lane(0), at(900), 10).await? {
-        on.lanes().unpoint(&lane(0), &pointer).await?;
+    for kind in Kind::ALL {
+        for pointer in on.lanes().due(&lane(0), kind, Due::by(at(900)), 10).await? {
+            on.lanes().unpoint(&lane(0), &pointer).await?;
+        }
     }
     let after = again(&before, 1);
     assert_eq!(on.lanes().redeliver_as(&lane(0), &before, &after, at(50)).await?, Again::Yes);
     assert_eq!(read(on, event).await?, Some(after.clone()));
-    assert_eq!(on.lanes().next_due(&lane(0)).await?, Some(at(60)));
+    assert_eq!(on.lanes().next_due(&lane(0), Kind::Retry).await?, Some(at(60)));
     // The lane was made by its first wake.
     let Take::Held(hold) = on.lanes().take(&lane(0), "me", at(51), at(99)).await? else {
         panic!("the lane sleeps")

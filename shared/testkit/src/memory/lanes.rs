@@ -2,11 +2,11 @@
 
 use domain::{
     delivery::{Delivery, NewDelivery, State},
-    endpoint::Health,
+    endpoint::{Endpoint, Health, Notice},
     id::{EndpointId, EventId, TenantId, shard_of},
     inbox::Noted,
-    lane::{Breaker, Hold, LaneId, Pointer, Release, Take},
-    ports::{Backlog, Deliveries, Fanout, Lanes, Stored},
+    lane::{Hold, Kind, LaneId, Left, Pointer, Release, Take},
+    ports::{Backlog, Deliveries, Due, Fanout, Lanes, Notices, Stored},
 };
 use jiff::Timestamp;
 
@@ -31,6 +31,16 @@ fn sleepers(
         .filter(move |(at, _)| *at <= now)
 }
 
+fn pointers<'t>(
+    tables: &'t Tables,
+    lane: &'t LaneId,
+    kind: Kind,
+) -> impl Iterator<Item = &'t Pointer> {
+    let of_lane =
+        tables.pointers.iter().filter(move |(id, pointer)| id == lane && pointer.kind == kind);
+    of_lane.map(|(_, pointer)| pointer)
+}
+
 impl Fanout for Store {
     async fn put(&self, new: &NewDelivery) -> Stored<()> {
         self.call("fanout.put_delivery", |tables| {
@@ -39,8 +49,7 @@ impl Fanout for Store {
         })
         .await?;
         self.call("fanout.put_pointer", |tables| {
-            let pointer = Pointer { due_at: new.delivery.due_at, event: new.delivery.event };
-            tables.pointers.insert((new.lane.clone(), pointer));
+            tables.pointers.insert((new.lane.clone(), Pointer::of(&new.delivery)));
         })
         .await
     }
@@ -76,7 +85,7 @@ impl Lanes for Store {
                 fence: item.fence,
                 seen: item.wakes,
                 until,
-                breaker: item.breaker,
+                left: item.left,
             })
         })
         .await
@@ -97,13 +106,13 @@ impl Lanes for Store {
         &self,
         hold: &Hold,
         wake_at: Option<Timestamp>,
-        breaker: Breaker,
+        left: Left,
     ) -> Stored<Release> {
         self.call("lanes.release", |tables| match held(tables, hold) {
             None => Release::Lost,
             Some(item) if item.wakes != hold.seen => Release::Woken(item.wakes),
             Some(item) => {
-                (item.holder, item.wake_at, item.breaker) = (None, wake_at, breaker);
+                (item.holder, item.wake_at, item.left) = (None, wake_at, left);
                 Release::Done
             }
         })
@@ -132,21 +141,34 @@ impl Lanes for Store {
 }
 
 impl Deliveries for Store {
-    async fn due(&self, lane: &LaneId, now: Timestamp, limit: usize) -> Stored<Vec<Pointer>> {
+    async fn due(&self, lane: &LaneId, kind: Kind, due: Due, limit: usize) -> Stored<Vec<Pointer>> {
         self.call("deliveries.due", |tables| {
-            let of_lane = tables.pointers.iter().filter(|(id, _)| id == lane);
-            of_lane
-                .map(|(_, pointer)| pointer.clone())
-                .filter(|pointer| pointer.due_at <= now)
-                .take(limit)
-                .collect()
+            let asked = |at: Timestamp| due.from.is_none_or(|from| at >= from) && at <= due.until;
+            pointers(tables, lane, kind).filter(|p| asked(p.due_at)).take(limit).cloned().collect()
         })
         .await
     }
 
-    async fn next_due(&self, lane: &LaneId) -> Stored<Option<Timestamp>> {
+    async fn next_due(&self, lane: &LaneId, kind: Kind) -> Stored<Option<Timestamp>> {
         self.call("deliveries.next_due", |tables| {
-            tables.pointers.iter().find(|(id, _)| id == lane).map(|(_, pointer)| pointer.due_at)
+            pointers(tables, lane, kind).next().map(|pointer| pointer.due_at)
+        })
+        .await
+    }
+
+    async fn list(
+        &self,
+        lane: &LaneId,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Stored<Vec<Delivery>> {
+        self.call("deliveries.list", |tables| {
+            let of_lane = tables.deliveries.iter().filter(|((id, _), _)| id == lane);
+            of_lane
+                .filter(|((_, event), _)| after.is_none_or(|after| *event > after))
+                .map(|(_, delivery)| delivery.clone())
+                .take(limit)
+                .collect()
         })
         .await
     }
@@ -200,12 +222,12 @@ impl Deliveries for Store {
         self.call("deliveries.redeliver", |tables| {
             match tables.deliveries.get_mut(&(lane.clone(), event)) {
                 Some(item) if item.state != State::Pending => {
-                    (item.state, item.due_at, item.deadline) = (State::Pending, now, deadline);
-                    (item.finished_at, item.begun) = (None, None);
+                    *item = item.asked_for(deadline, now);
+                    let due = Pointer::of(item);
+                    tables.pointers.insert((lane.clone(), due));
                 }
                 _ => return Noted::Moved,
             }
-            tables.pointers.insert((lane.clone(), Pointer { due_at: now, event }));
             let item = tables.lanes.entry(lane.clone()).or_default();
             item.wakes += 1;
             item.wake_at = Some(now);
@@ -227,10 +249,25 @@ impl Deliveries for Store {
         tenant: &TenantId,
         endpoint: EndpointId,
         health: &Health,
-    ) -> Stored<()> {
+    ) -> Stored<Noted> {
         let key = (tenant.clone(), endpoint);
         self.call("deliveries.note_health", |tables| {
+            let version = tables.health.get(&key).map_or(0, |health| health.version);
+            if version.checked_add(1) != Some(health.version) {
+                return Noted::Moved;
+            }
             tables.health.insert(key, health.clone());
+            Noted::Yes
+        })
+        .await
+    }
+}
+
+/// Notices are kept, to look at.
+impl Notices for Store {
+    async fn tell(&self, endpoint: &Endpoint, notice: &Notice) -> Stored<()> {
+        self.call("notices.tell", |tables| {
+            tables.notices.push((endpoint.id, notice.clone()));
         })
         .await
     }

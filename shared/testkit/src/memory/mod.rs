@@ -23,11 +23,11 @@ use domain::{
     body::Sha256Hash,
     bulk::Work,
     delivery::Delivery,
-    endpoint::{Endpoint, Gone, Health},
+    endpoint::{Endpoint, Gone, Health, Notice},
     event::{Object, ObjectRef},
     id::{EndpointId, EventId, InboxKey, RedeliveryId, ReplayId, SourceName, TenantId},
     inbox::Row,
-    lane::{Breaker, LaneId, Pointer},
+    lane::{LaneId, Left, Pointer},
     outbox::{OutboxEvent, OutboxRow},
     ports::{AuditEntry, Owed, PublishedKey, SealedSecret, Stored, turns::Standing},
     source::Source,
@@ -94,6 +94,8 @@ pub struct Tables {
     pub pointers: BTreeSet<(LaneId, Pointer)>,
     /// Health by endpoint.
     pub health: BTreeMap<(TenantId, EndpointId), Health>,
+    /// What owners of endpoints were told.
+    pub notices: Vec<(EndpointId, Notice)>,
     /// Sources.
     pub sources: BTreeMap<SourceName, Source>,
     /// Endpoints and their sealed secrets.
@@ -140,8 +142,8 @@ pub struct LaneItem {
     pub wakes: u64,
     /// When the sweeper wakes it.
     pub wake_at: Option<Timestamp>,
-    /// Its circuit.
-    pub breaker: Breaker,
+    /// What its last holder left.
+    pub left: Left,
 }
 
 impl Store {
