@@ -1,63 +1,72 @@
-//! Endpoints: added, listed, shown.
+//! Endpoints: their whole life, from being added to being deleted.
+//!
+//! [`wanted`] is what may be asked of one, [`sealing`] and [`strength`] are about their secrets, [`life`] stops and starts
+//! them, [`configure`] sets one up in one call, [`token`] lets its owner poll it, [`trial`] sends a test event, [`view`] is how they are shown. Every change
+//! is written on the condition that the endpoint is as it was read, and every one has its entry in the audit.
+
+pub mod configure;
+pub mod life;
+mod reuse;
+mod sealing;
+pub mod secrets;
+mod strength;
+pub mod token;
+pub mod trial;
+pub mod view;
+mod wanted;
 
 use std::sync::Arc;
 
 use axum::{
+    Router,
     extract::State,
     http::{HeaderName, StatusCode, header},
+    routing::{get, post, put},
 };
 use domain::{
-    address::EndpointUrl,
     destination::Destination,
-    endpoint::{Endpoint, LaneCount, Pattern},
+    endpoint::Endpoint,
     id::{EndpointId, TenantId},
-    ports::{Configure as _, Deliveries as _, Keyring as _, Purpose, Registry as _, SealedSecret},
-    secret::SecretText,
+    ports::{Configure as _, Registry as _, WithSecrets},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::view::shown;
+use self::{
+    reuse::reused,
+    sealing::{seal_signing, with_public_keys},
+    secrets::shown_once,
+    strength::fingerprint,
+    trial::Trial,
+    view::EndpointView,
+    wanted::{Checked, Wanted},
+};
 use crate::{
-    Api, Ports, Problem, at_once,
+    Api, Ports, Problem, at_once, polling,
     problem::Findings,
-    request::{Actor, Json, Path},
+    request::{Actor, Json, Path, Query},
 };
 
-/// An endpoint to add. Exactly one of `url`, `queue` and `bus` says where it is.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewEndpoint {
-    #[serde(default)]
-    url: Option<String>,
-    /// The URL of a queue. Like a bus it is written to with the deployment's own rights, so that it is only for those who
-    /// may call this api: never to be offered to a tenant.
-    #[serde(default)]
-    queue: Option<String>,
-    /// The name or the ARN of an event bus.
-    #[serde(default)]
-    bus: Option<String>,
-    /// Whether the target recognises the event's id as an idempotency key.
-    #[serde(default = "yes")]
-    idempotent: bool,
-    /// Which event types it gets. Empty: all.
-    #[serde(default)]
-    patterns: Vec<String>,
-    /// How many deliveries may be under way at once; left out: the deployment's default.
-    #[serde(default)]
-    concurrency: Option<u32>,
-}
-
-fn yes() -> bool {
-    true
-}
+/// How often a change is tried against others who change the endpoint at the same time.
+const TRIES: u32 = 4;
 
 /// An endpoint that was just made, with its secret, which is shown this once. Queues and buses have none.
 #[derive(Serialize)]
 pub struct MadeEndpoint {
     #[serde(flatten)]
     endpoint: Endpoint,
+    /// What its owner verifies with. Of a key pair, its `public_keys` say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
+    /// What its owner polls with, shown this once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    /// The test event that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test: Option<Trial>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 impl std::fmt::Debug for MadeEndpoint {
@@ -66,111 +75,217 @@ impl std::fmt::Debug for MadeEndpoint {
     }
 }
 
-/// An endpoint, and how it has been doing.
-#[derive(Debug, Serialize)]
-pub struct EndpointView {
-    #[serde(flatten)]
-    endpoint: Endpoint,
-    health: HealthView,
-}
-
-/// How an endpoint has been doing.
-#[derive(Debug, Serialize)]
-pub struct HealthView {
-    /// Since when every attempt has failed.
-    failing_since: Option<Timestamp>,
-    /// Since when it gets nothing, and why: `gone`, `failing` or `person`.
-    disabled: Option<domain::endpoint::Disabled>,
-}
-
 /// A tenant's endpoints. In their URLs, `…` stands for what may hold a token; each endpoint by itself is shown whole.
 #[derive(Debug, Serialize)]
 pub struct EndpointList {
     endpoints: Vec<EndpointView>,
 }
 
-/// Most deliveries that one endpoint may have under way.
-const MAX_CONCURRENCY: u32 = 100;
+/// Which of them are listed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Which {
+    /// Only those that fail, or get nothing.
+    #[serde(default)]
+    unhealthy: bool,
+}
 
-/// Most patterns of one endpoint.
-const MAX_PATTERNS: usize = 100;
+/// The routes of endpoints.
+pub(crate) fn routes<P: Ports>() -> Router<Arc<Api<P>>> {
+    const ALL: &str = "/v1/tenants/{tenant}/endpoints";
+    let one = |rest: &str| format!("{ALL}/{{endpoint}}{rest}");
+    Router::new()
+        .route(ALL, get(list::<P>).post(add::<P>))
+        .route(&format!("{ALL}/by-key/{{key}}"), put(configure::configure::<P>))
+        .route(&one(""), get(show::<P>).patch(change::<P>).delete(life::delete::<P>))
+        .route(&one("/secrets"), get(secrets::list::<P>))
+        .route(&one("/secrets/rotate"), post(secrets::rotate::<P>))
+        .route(&one("/token"), post(token::renew::<P>))
+        .route(&one("/pause"), post(life::pause::<P>))
+        .route(&one("/resume"), post(life::resume::<P>))
+        .route(&one("/disable"), post(life::disable::<P>))
+        .route(&one("/enable"), post(life::enable::<P>))
+        .route(&one("/test"), post(trial::test::<P>))
+}
 
 /// Adds an endpoint.
 ///
 /// A caller who loses the answer has lost the secret, too, and sends the request again: the endpoint that nobody knows
-/// the secret of stays, and its URL gets each event twice, once with a signature that does not fit.
+/// the secret of stays, and its URL gets each event twice, once with a signature that does not fit. Whoever cannot have
+/// that names the endpoint by a key: see [`configure`].
 pub async fn add<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     Path(tenant): Path<String>,
     Actor(actor): Actor,
-    Json(new): Json<NewEndpoint>,
+    Json(wanted): Json<Wanted>,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], axum::Json<MadeEndpoint>), Problem> {
-    let now = api.now();
-    let endpoint = read(&api, &tenant, &new, now)?;
-    let (tenant, id) = (&endpoint.tenant, endpoint.id);
-    // Two concurrent calls may both pass this check: the limit is a guard against a loop, not a quota that is sold.
-    let existing = api.registry.endpoints(tenant).await?.len();
-    if existing >= api.limits.endpoints_per_tenant {
-        let detail = format!(
-            "The tenant has {existing} endpoints, as many as this deployment allows. Use one of them with more \
-             patterns, or raise the parameter EndpointsPerTenant."
-        );
-        return Err(Problem::conflict("limit-reached", detail));
-    }
-
-    let (secret, sealed) = match &endpoint.destination {
-        Destination::Https(_) => {
-            let secret = signing::EndpointSecret::shared((api.edge.random)()).expose();
-            let text = SecretText::new(secret.expose().to_owned());
-            let sealed = api.keyring.seal(tenant, id, &text).await?;
-            let sealed = SealedSecret {
-                id: "1".to_owned(),
-                purpose: Purpose::Signing,
-                sealed,
-                expires_at: None,
-            };
-            (Some(text.expose().to_owned()), vec![sealed])
-        }
-        Destination::Queue(_) | Destination::Bus(_) => (None, Vec::new()),
-    };
-    api.audit(tenant.as_str(), actor, "endpoint.add", &id.to_string(), now).await?;
-    if !api.registry.add_endpoint(&endpoint, &sealed).await? {
+    let mut found = Findings::default();
+    let tenant = found.keep("tenant", tenant.parse());
+    let checked = wanted.new_endpoint(&api.limits, &mut found);
+    let Some(tenant) = tenant else { return Err(found.problem()) };
+    found.done()?;
+    is_full(&api, api.registry.endpoints(&tenant).await?.len())?;
+    let made = make(&api, &tenant, &checked, None, &actor).await?;
+    let made = made.ok_or_else(|| {
         let detail = "The new endpoint's id is taken. Send the request again.";
-        return Err(Problem::conflict("id-taken", detail));
+        Problem::conflict("id-taken", detail)
+    })?;
+    let place = format!("/v1/tenants/{tenant}/endpoints/{}", made.endpoint.id);
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], axum::Json(made)))
+}
+
+/// Whether a tenant that has so many endpoints may have no more. Two concurrent calls may both pass: the limit is a guard
+/// against a loop, not a quota that is sold.
+fn is_full<P: Ports>(api: &Api<P>, existing: usize) -> Result<(), Problem> {
+    if existing < api.limits.endpoints_per_tenant {
+        return Ok(());
     }
-    let place = [(header::LOCATION, format!("/v1/tenants/{tenant}/endpoints/{id}"))];
-    Ok((StatusCode::CREATED, place, axum::Json(MadeEndpoint { endpoint, secret })))
+    let detail = format!(
+        "The tenant has {existing} endpoints, as many as this deployment allows. Use one of them with more patterns, delete \
+         one, or raise the parameter EndpointsPerTenant."
+    );
+    Err(Problem::conflict("limit-reached", detail))
+}
+
+/// Makes an endpoint. `None`: its id or its key is taken.
+async fn make<P: Ports>(
+    api: &Api<P>,
+    tenant: &TenantId,
+    checked: &Checked,
+    key: Option<String>,
+    actor: &str,
+) -> Result<Option<MadeEndpoint>, Problem> {
+    let (now, id) = (api.now(), EndpointId::new((api.edge.uuid)()));
+    // Whoever asks for an endpoint says where it is: this is never met.
+    let destination = checked.destination.clone().ok_or_else(|| Findings::default().problem())?;
+    let new = Endpoint { key, ..Endpoint::new(tenant.clone(), id, destination, now) };
+    let endpoint = checked.onto_new(new)?;
+    let mut sealed = checked.own.seal(api, tenant, id).await?.onto(&[]);
+    let (mut shown, mut public, mut warnings) = (None, None, Vec::new());
+    if shows_secret(&endpoint.destination) {
+        let own = checked.secret.clone();
+        if let Some(secret) = &own {
+            warnings = reused(api, tenant, id, &fingerprint(secret)).await;
+        }
+        let is_own = own.is_some();
+        let secret = own.unwrap_or_else(|| checked.kind.make((api.edge.random)()));
+        let signs = seal_signing(api, tenant, id, &secret).await?;
+        shown = shown_once(&secret, is_own);
+        public = secret.public_key().map(|key| (signs.id.clone(), key));
+        sealed.insert(0, signs);
+    }
+    let token = matches!(endpoint.destination, Destination::Poll(_))
+        .then(|| polling::Token::new((api.edge.random)()));
+    sealed.extend(token.as_ref().map(polling::sealed));
+    let endpoint = with_public_keys(&endpoint, &sealed, public);
+    api.audit(tenant.as_str(), actor.to_owned(), "endpoint.add", &id.to_string(), now).await?;
+    if !api.registry.add_endpoint(&endpoint, &sealed).await? {
+        return Ok(None);
+    }
+    let mut test = None;
+    if checked.test {
+        // The endpoint is there, and its secret must be shown, whatever becomes of the test.
+        match trial::send(api, &endpoint, actor.to_owned()).await {
+            Ok(trial) => test = Some(trial),
+            Err(_) => warnings.push(
+                "The test event could not be sent. Ask for it again with POST …/test.".to_owned(),
+            ),
+        }
+    }
+    let token = token.map(|token| token.expose().to_owned());
+    Ok(Some(MadeEndpoint { endpoint, secret: shown, token, test, warnings }))
+}
+
+/// Whether what goes there is signed, and somebody needs the secret.
+fn shows_secret(destination: &Destination) -> bool {
+    match destination {
+        Destination::Https(_) | Destination::Poll(_) => true,
+        Destination::Queue(_) | Destination::Bus(_) => false,
+    }
+}
+
+/// Changes an endpoint; what is left out stays as it is.
+pub async fn change<P: Ports>(
+    State(api): State<Arc<Api<P>>>,
+    Path(names): Path<(String, String)>,
+    Actor(actor): Actor,
+    Json(wanted): Json<Wanted>,
+) -> Result<axum::Json<EndpointView>, Problem> {
+    let now = api.now();
+    let mut found = Findings::default();
+    let checked = wanted.change(&api.limits, &mut found);
+    found.done()?;
+    let (tenant, id) = named(&names)?;
+    api.registry.endpoint(&tenant, id).await?.ok_or_else(absent)?;
+    api.audit(tenant.as_str(), actor, "endpoint.change", &id.to_string(), now).await?;
+    let (endpoint, _) = change_to(&api, &tenant, id, &checked, now).await?;
+    Ok(axum::Json(EndpointView::whole(&api, endpoint).await?))
+}
+
+/// Makes an endpoint what was asked for.
+async fn change_to<P: Ports>(
+    api: &Api<P>,
+    tenant: &TenantId,
+    id: EndpointId,
+    checked: &Checked,
+    now: Timestamp,
+) -> Result<WithSecrets, Problem> {
+    let sealed = checked.own.seal(api, tenant, id).await?;
+    replace(api, tenant, id, |(old, secrets)| {
+        let new = checked.onto_place(checked.onto(old.clone(), now)?)?;
+        Ok((new, sealed.onto(secrets)))
+    })
+    .await
+}
+
+/// Changes an endpoint and its secrets whatever others do to it at the same time. A change that changes nothing is not
+/// written.
+async fn replace<P: Ports>(
+    api: &Api<P>,
+    tenant: &TenantId,
+    id: EndpointId,
+    change: impl Fn(&WithSecrets) -> Result<WithSecrets, Problem>,
+) -> Result<WithSecrets, Problem> {
+    for _ in 0..TRIES {
+        let old = api.registry.endpoint(tenant, id).await?.ok_or_else(absent)?;
+        let new = change(&old)?;
+        if new == old || api.registry.replace_endpoint(&old, &new).await? {
+            return Ok(new);
+        }
+    }
+    Err(busy())
+}
+
+/// Others are always quicker.
+fn busy() -> Problem {
+    let detail = "Others change the endpoint all the time. Send the request again.";
+    Problem::conflict("changed-meanwhile", detail)
 }
 
 /// Lists a tenant's endpoints.
 pub async fn list<P: Ports>(
     State(api): State<Arc<Api<P>>>,
     Path(tenant): Path<String>,
+    Query(Which { unhealthy }): Query<Which>,
 ) -> Result<axum::Json<EndpointList>, Problem> {
     let endpoints = api.registry.endpoints(&tenant_of(&tenant)?).await?;
-    let views = endpoints.into_iter().map(|endpoint| {
-        let destination = shown(&endpoint.destination);
-        view(&api, Endpoint { destination, ..endpoint })
-    });
-    let endpoints = at_once(views.collect()).await?;
+    let views = endpoints.into_iter().map(|endpoint| EndpointView::listed(&api, endpoint));
+    let mut endpoints = at_once(views.collect()).await?;
+    endpoints.retain(|endpoint| !unhealthy || endpoint.health.is_unhealthy());
     Ok(axum::Json(EndpointList { endpoints }))
 }
 
-/// Shows one endpoint, with its whole URL.
+/// Shows one endpoint, with its whole URL; or what is left of one that was deleted.
 pub async fn show<P: Ports>(
     State(api): State<Arc<Api<P>>>,
-    Path((tenant, endpoint)): Path<(String, String)>,
+    Path(names): Path<(String, String)>,
 ) -> Result<axum::Json<EndpointView>, Problem> {
-    let id = endpoint.parse().map_err(|_| absent())?;
-    let found = api.registry.endpoint(&tenant_of(&tenant)?, id).await?;
-    let (endpoint, _) = found.ok_or_else(absent)?;
-    Ok(axum::Json(view(&api, endpoint).await?))
-}
-
-async fn view<P: Ports>(api: &Api<P>, endpoint: Endpoint) -> Result<EndpointView, Problem> {
-    let health = api.deliveries.health(&endpoint.tenant, endpoint.id).await?;
-    let health = HealthView { failing_since: health.failing_since, disabled: health.disabled };
-    Ok(EndpointView { endpoint, health })
+    let (tenant, id) = named(&names)?;
+    if let Some((endpoint, _)) = api.registry.endpoint(&tenant, id).await? {
+        return Ok(axum::Json(EndpointView::whole(&api, endpoint).await?));
+    }
+    let gone = life::gone(&api, &tenant, id).await?.ok_or_else(absent)?;
+    Ok(axum::Json(EndpointView::gone(gone)))
 }
 
 /// No such endpoint.
@@ -184,126 +299,8 @@ pub(crate) fn tenant_of(name: &str) -> Result<TenantId, Problem> {
     found.keep("tenant", name.parse()).ok_or_else(|| found.problem())
 }
 
-/// A destination as lists show it. The address of a queue or a bus opens nothing by itself.
-pub(crate) fn shown(destination: &Destination) -> Destination {
-    match destination {
-        Destination::Https(url) => Destination::Https(shape(url)),
-        other @ (Destination::Queue(_) | Destination::Bus(_)) => other.clone(),
-    }
-}
-
-/// Longest first part of a path that is shown.
-const SHOWN: usize = 20;
-
-/// The URL as lists show it: the host, and the first part of the path if it is a plain word. Many receivers put a token
-/// into the path or the query.
-fn shape(url: &str) -> String {
-    let Ok(url) = url::Url::parse(url) else { return "…".to_owned() };
-    let mut shape = url[..url::Position::BeforePath].to_owned();
-    let mut parts = url.path_segments().into_iter().flatten();
-    let first = parts.next().unwrap_or_default();
-    let is_word = |part: &str| {
-        let is_version =
-            part.strip_prefix('v').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
-        let is_plain = |b: u8| b.is_ascii_lowercase() || b == b'-' || b == b'_';
-        part.len() <= SHOWN && (is_version || part.bytes().all(is_plain))
-    };
-    shape.push('/');
-    shape.push_str(if is_word(first) { first } else { "…" });
-    if parts.any(|part| !part.is_empty()) {
-        shape.push_str("/…");
-    }
-    if url.query().is_some() {
-        shape.push_str("?…");
-    }
-    shape
-}
-
-/// Checks the whole request, and names all that is wrong with it at once.
-fn read<P: Ports>(
-    api: &Api<P>,
-    tenant: &str,
-    new: &NewEndpoint,
-    now: Timestamp,
-) -> Result<Endpoint, Problem> {
-    let mut found = Findings::default();
-    let tenant = found.keep("tenant", tenant.parse());
-    let destination = destination(api, new, &mut found);
-    if new.patterns.len() > MAX_PATTERNS {
-        found.note("patterns", format!("an endpoint has at most {MAX_PATTERNS}"));
-    }
-    let patterns: Vec<Option<Pattern>> = (new.patterns.iter().take(MAX_PATTERNS).enumerate())
-        .map(|(at, text)| found.keep(&format!("patterns[{at}]"), text.parse()))
-        .collect();
-    if new.concurrency.is_some_and(|n| !(1..=MAX_CONCURRENCY).contains(&n)) {
-        found.note("concurrency", format!("it is 1 to {MAX_CONCURRENCY}"));
-    }
-    match (tenant, destination) {
-        (Some(tenant), Some(destination)) => {
-            found.done()?;
-            let id = EndpointId::new((api.edge.uuid)());
-            Ok(Endpoint {
-                idempotent: new.idempotent,
-                patterns: patterns.into_iter().flatten().collect(),
-                concurrency: new.concurrency,
-                lanes: vec![LaneCount { from: now, count: 1 }],
-                ..Endpoint::new(tenant, id, destination, now)
-            })
-        }
-        _ => Err(found.problem()),
-    }
-}
-
-/// Where the new endpoint is.
-fn destination<P: Ports>(
-    api: &Api<P>,
-    new: &NewEndpoint,
-    found: &mut Findings,
-) -> Option<Destination> {
-    let (addresses, reach) = (&api.limits.addresses, &api.limits.reach);
-    match (&new.url, &new.queue, &new.bus) {
-        (Some(url), None, None) => {
-            let url = found.keep("url", EndpointUrl::parse(url, addresses))?;
-            Some(Destination::Https(url.as_str().to_owned()))
-        }
-        (None, Some(queue), None) => {
-            found.keep("queue", reach.queue(queue)).map(Destination::Queue)
-        }
-        (None, None, Some(bus)) => found.keep("bus", reach.bus(bus)).map(Destination::Bus),
-        (None, None, None) => {
-            found.note("url", "say where the endpoint is, with one of `url`, `queue` and `bus`");
-            None
-        }
-        _ => {
-            found.note("url", "an endpoint is in one place: name one of `url`, `queue` and `bus`");
-            None
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// SEC-url-token
-    #[test]
-    fn the_shape_of_a_url_holds_no_token() {
-        let check = |url: &str, expected: &str| assert_eq!(shape(url), expected, "{url}");
-        check("https://example.com/", "https://example.com/");
-        check("https://example.com/webhooks", "https://example.com/webhooks");
-        check("https://example.com:8443/v1/receive", "https://example.com:8443/v1/…");
-        check(
-            "https://hooks.example.com/v1/receive?token=CANARY",
-            "https://hooks.example.com/v1/…?…",
-        );
-        check("https://example.com/hooks/CANARY", "https://example.com/hooks/…");
-        check("https://example.com/hooks/", "https://example.com/hooks");
-        check("https://example.com/CANARY/in", "https://example.com/…/…");
-        check("https://example.com/c4n4ry", "https://example.com/…");
-        check("https://example.com/?CANARY", "https://example.com/?…");
-        check("https://example.com/canarycanarycanarycanary", "https://example.com/…");
-        check("https://example.com/v1canary", "https://example.com/…");
-        check("https://[2606:4700::1]/in", "https://[2606:4700::1]/in");
-        check("canary", "…");
-    }
+/// The tenant and the endpoint in a path.
+fn named((tenant, endpoint): &(String, String)) -> Result<(TenantId, EndpointId), Problem> {
+    let tenant = tenant_of(tenant)?;
+    Ok((tenant, endpoint.parse().map_err(|_| absent())?))
 }

@@ -2,7 +2,7 @@
 //!
 //! For operators and for the team's own programs: the gateway asks callers for IAM signatures, and this code trusts the
 //! gateway. Every error is problem+json with a stable `type`, and says what, why and what next. Never here: the text of
-//! a cause in an answer, a secret in an answer except the one that makes an endpoint, an effect without its audit entry.
+//! a cause in an answer, a secret in an answer except the one that makes or rotates it, an effect without its audit entry.
 //!
 //! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`objects`],
 //! [`endpoints`], [`received`], [`parked`], [`replays`], [`outgoing`], [`deliveries`] and [`redeliveries`] answer operators,
@@ -231,34 +231,13 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/replays", get(replays::list::<P>).post(replays::start::<P>))
         .route("/v1/replays/{replay}", get(replays::show::<P>))
         .route("/v1/replays/{replay}/cancel", post(replays::cancel::<P>))
-        .route(
-            "/v1/tenants/{tenant}/endpoints",
-            get(endpoints::list::<P>).post(endpoints::add::<P>),
-        )
-        .route("/v1/tenants/{tenant}/endpoints/{endpoint}", get(endpoints::show::<P>))
+        .merge(endpoints::routes::<P>())
         .route(
             "/v1/tenants/{tenant}/endpoints/{endpoint}/deliveries",
             get(deliveries::list::<P>),
         )
-        .route(
-            "/v1/tenants/{tenant}/redeliveries",
-            get(redeliveries::list::<P>).post(redeliveries::start::<P>),
-        )
-        .route("/v1/tenants/{tenant}/redeliveries/{redelivery}", get(redeliveries::show::<P>))
-        .route(
-            "/v1/tenants/{tenant}/redeliveries/{redelivery}/cancel",
-            post(redeliveries::cancel::<P>),
-        )
-        .route(
-            "/v1/tenants/{tenant}/redeliveries/{redelivery}/pause",
-            post(redeliveries::pause::<P>),
-        )
-        .route(
-            "/v1/tenants/{tenant}/redeliveries/{redelivery}/resume",
-            post(redeliveries::resume::<P>),
-        )
-        .route("/poll/{tenant}/{endpoint}", post(polling::poll::<P>))
-        .route("/poll/{tenant}/{endpoint}/ack", post(polling::ack::<P>))
+        .merge(redeliveries::routes::<P>())
+        .merge(polling::routes::<P>())
         .route("/v1/events", post(outgoing::publish::<P>))
         .route("/v1/tenants/{tenant}/events/{event}", get(outgoing::story::<P>))
         .route(

@@ -11,7 +11,7 @@ mod token;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use axum::extract::State;
+use axum::{Router, extract::State, routing::post};
 use domain::{
     delivery::Delivery,
     endpoint::Endpoint,
@@ -32,6 +32,13 @@ use crate::{
     redeliveries::refuse_stopped,
     request::{Json, Path},
 };
+
+/// The routes of those who poll.
+pub(crate) fn routes<P: Ports>() -> Router<Arc<Api<P>>> {
+    Router::new()
+        .route("/poll/{tenant}/{endpoint}", post(poll::<P>))
+        .route("/poll/{tenant}/{endpoint}/ack", post(ack::<P>))
+}
 
 /// Deliveries that are handed out if nobody says how many.
 const MAX: usize = 10;

@@ -8,8 +8,10 @@ pub mod view;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use axum::{
+    Router,
     extract::State,
     http::{HeaderMap, StatusCode},
+    routing::{get, post},
 };
 use domain::{
     body::Sha256Hash,
@@ -33,6 +35,18 @@ use crate::{
     problem::Findings,
     request::{Actor, Json, Path},
 };
+
+/// The routes of redeliveries.
+pub(crate) fn routes<P: Ports>() -> Router<Arc<Api<P>>> {
+    let all = "/v1/tenants/{tenant}/redeliveries";
+    let one = format!("{all}/{{redelivery}}");
+    Router::new()
+        .route(all, get(list::<P>).post(start::<P>))
+        .route(&one, get(show::<P>))
+        .route(&format!("{one}/cancel"), post(cancel::<P>))
+        .route(&format!("{one}/pause"), post(pause::<P>))
+        .route(&format!("{one}/resume"), post(resume::<P>))
+}
 
 /// Deliveries that a dry run looks at, at most.
 const SURVEYED: u64 = 10_000;

@@ -299,6 +299,13 @@ pub trait Outbox: Sync {
         idempotency_key: Option<&str>,
     ) -> impl Future<Output = Stored<Published>> + Send;
 
+    /// Writes an event of which it is known who gets it: nobody relays it.
+    fn publish_to(
+        &self,
+        event: &OutboxEvent,
+        relayed: &Relayed,
+    ) -> impl Future<Output = Stored<()>> + Send;
+
     /// Reads an event, consistently.
     fn event(
         &self,

@@ -100,6 +100,11 @@ fn read_request(item: &Item) -> Stored<Request> {
     Ok(Request { event: item.parse("event")?, sha256: Sha256Hash(sha256), at: item.time("at")? })
 }
 
+/// The endpoints of a mark.
+fn endpoints(relayed: &Relayed) -> AttributeValue {
+    AttributeValue::L(relayed.endpoints.iter().map(|id| s(id.to_string())).collect())
+}
+
 fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -132,18 +137,30 @@ impl Outbox for OutboxTable {
         Ok(Published::Before(request.event))
     }
 
+    async fn publish_to(&self, event: &OutboxEvent, relayed: &Relayed) -> Stored<()> {
+        let mut item = outgoing::write(event, self.shards);
+        // Never NEW: the stream's filter and the index of what is owed leave it out.
+        item.remove("unrelayed_shard");
+        item.extend([
+            ("relay_state".to_owned(), s(DONE)),
+            ("relayed_at".to_owned(), ms(relayed.at)),
+            ("endpoints".to_owned(), endpoints(relayed)),
+            ("expires_at".to_owned(), seconds(later(relayed.at, self.retention))),
+        ]);
+        self.table().put(item, &Expression::absent()).await.map(drop)
+    }
+
     async fn event(&self, tenant: &TenantId, id: EventId) -> Stored<Option<OutboxRow>> {
         let item = self.table().get(keys::outgoing(tenant, id)).await?;
         item.as_ref().map(outgoing::read).transpose()
     }
 
     async fn mark(&self, tenant: &TenantId, id: EventId, relayed: &Relayed) -> Stored<()> {
-        let endpoints = relayed.endpoints.iter().map(|id| s(id.to_string())).collect();
         // The first to finish a fan-out marks it; an event that is gone is not revived as half a row.
         let change = Expression::new()
             .set("relay_state", s(DONE))
             .set("relayed_at", ms(relayed.at))
-            .set("endpoints", AttributeValue::L(endpoints))
+            .set("endpoints", endpoints(relayed))
             .set("expires_at", seconds(later(relayed.at, self.retention)))
             .clear(["unrelayed_shard"])
             .when("#relay_state = :new", [("new", s(NEW))]);

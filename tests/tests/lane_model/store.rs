@@ -377,6 +377,10 @@ impl Outbox for Door {
         unreachable!("everything is published before")
     }
 
+    async fn publish_to(&self, _: &OutboxEvent, _: &Relayed) -> Stored<()> {
+        unreachable!("nobody publishes")
+    }
+
     async fn event(&self, _: &TenantId, _: EventId) -> Stored<Option<OutboxRow>> {
         Ok(None)
     }

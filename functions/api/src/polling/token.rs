@@ -59,9 +59,10 @@ impl Token {
 }
 
 /// A token, as it is kept.
-pub(crate) fn sealed(token: &SecretText, id: String) -> SealedSecret {
+pub(crate) fn sealed(token: &SecretText) -> SealedSecret {
     let Sha256Hash(hash) = Sha256Hash::of(token.expose().as_bytes());
-    SealedSecret { id, purpose: Purpose::Polling, sealed: hash.to_vec(), expires_at: None }
+    let (purpose, sealed) = (Purpose::Polling, hash.to_vec());
+    SealedSecret { id: purpose.word().to_owned(), purpose, sealed, expires_at: None }
 }
 
 /// In constant time for hashes, which have one length.
@@ -89,7 +90,7 @@ mod tests {
     fn a_token_opens_only_while_it_is_active_and_for_polling_only() {
         let text = Token::new([7; 32]);
         assert_eq!(text.expose().len(), PREFIX.len() + 64);
-        let kept = sealed(&text, "1".to_owned());
+        let kept = sealed(&text);
         assert!(!kept.sealed.windows(4).any(|part| part == b"0707"), "the token itself is not kept");
         let shown = Token(text);
         assert!(shown.opens(&[kept.clone()], at(5)));

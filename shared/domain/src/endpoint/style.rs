@@ -34,6 +34,7 @@ pub enum Auth {
     /// `Authorization: Bearer`. The token is sealed.
     Bearer,
     /// A token from the receiver's own authorization server (RFC 6749, client credentials). The client's secret is sealed.
+    #[serde(rename = "oauth2")]
     OAuth2 {
         /// Where tokens are had. The same rules as for an endpoint's URL.
         token_url: String,

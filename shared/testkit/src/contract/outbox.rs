@@ -25,6 +25,7 @@ pub async fn outbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         of_many_same_requests_at_once_one_is_written,
         a_relayed_event_says_to_whom_and_is_no_longer_owed,
         marking_what_is_not_there_makes_nothing,
+        an_event_whose_endpoints_are_known_is_never_owed,
         what_is_unrelayed_is_given_oldest_first_and_strictly_before,
         the_backlog_counts_what_is_still_new,
     );
@@ -142,6 +143,23 @@ async fn a_relayed_event_says_to_whom_and_is_no_longer_owed(on: &impl Tables) ->
         let row = on.outbox().event(&demo(), event.id).await?.unwrap();
         assert_eq!(row, OutboxRow { event, relayed: Some(relayed) });
         assert!(unrelayed(on, at(60)).await?.is_empty());
+    }
+    Ok(())
+}
+
+async fn an_event_whose_endpoints_are_known_is_never_owed(on: &impl Tables) -> Kept {
+    let outbox = on.outbox();
+    let event = outgoing(event_id(0, 1), b"{}");
+    let relayed = Relayed { at: at(5), endpoints: vec![EndpointId::new(Uuid::from_u128(3))] };
+    outbox.publish_to(&event, &relayed).await?;
+    let row = OutboxRow { event: event.clone(), relayed: Some(relayed.clone()) };
+    assert_eq!(outbox.event(&event.tenant, event.id).await?, Some(row.clone()));
+    // A late mark, or the same call again, changes nothing.
+    let other = Relayed { at: at(9), endpoints: Vec::new() };
+    outbox.publish_to(&event, &other).await?;
+    assert_eq!(outbox.event(&event.tenant, event.id).await?, Some(row));
+    for shard in 0..on.shards() {
+        assert_eq!(outbox.unrelayed_backlog(shard).await?, Backlog::default());
     }
     Ok(())
 }

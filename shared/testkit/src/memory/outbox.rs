@@ -45,6 +45,14 @@ impl Outbox for Store {
         .await
     }
 
+    async fn publish_to(&self, event: &OutboxEvent, relayed: &Relayed) -> Stored<()> {
+        self.call("outbox.publish_to", |tables| {
+            let row = OutboxRow { event: event.clone(), relayed: Some(relayed.clone()) };
+            tables.outbox.entry((event.tenant.clone(), event.id)).or_insert(row);
+        })
+        .await
+    }
+
     async fn event(&self, tenant: &TenantId, id: EventId) -> Stored<Option<OutboxRow>> {
         let key = (tenant.clone(), id);
         self.call("outbox.event", |tables| tables.outbox.get(&key).cloned()).await
