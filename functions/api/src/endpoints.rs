@@ -175,7 +175,7 @@ async fn make<P: Ports>(
         sealed.insert(0, signs);
     }
     let token = matches!(endpoint.destination, Destination::Poll(_))
-        .then(|| polling::Token::new((api.edge.random)()));
+        .then(|| polling::mint((api.edge.random)()));
     sealed.extend(token.as_ref().map(polling::sealed));
     let endpoint = with_public_keys(&endpoint, &sealed, public);
     api.audit(tenant.as_str(), actor.to_owned(), "endpoint.add", &id.to_string(), now).await?;

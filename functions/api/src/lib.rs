@@ -232,10 +232,7 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/replays/{replay}", get(replays::show::<P>))
         .route("/v1/replays/{replay}/cancel", post(replays::cancel::<P>))
         .merge(endpoints::routes::<P>())
-        .route(
-            "/v1/tenants/{tenant}/endpoints/{endpoint}/deliveries",
-            get(deliveries::list::<P>),
-        )
+        .route("/v1/tenants/{tenant}/endpoints/{endpoint}/deliveries", get(deliveries::list::<P>))
         .merge(redeliveries::routes::<P>())
         .merge(polling::routes::<P>())
         .route("/v1/events", post(outgoing::publish::<P>))

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::token::Token;
-pub(crate) use self::token::sealed;
+pub(crate) use self::token::{mint, sealed};
 use crate::{
     Api, Ports, Problem, at_once,
     problem::Findings,
@@ -177,9 +177,8 @@ pub async fn ack<P: Ports>(
         found.note("receipts", format!("there are 1 to {MAX_HANDED_OUT}"));
     }
     let receipts = acks.receipts.iter().take(MAX_HANDED_OUT).enumerate();
-    let receipts: Vec<Option<Receipt>> = receipts
-        .map(|(at, text)| found.keep(&format!("receipts[{at}]"), text.parse()))
-        .collect();
+    let receipts: Vec<Option<Receipt>> =
+        receipts.map(|(at, text)| found.keep(&format!("receipts[{at}]"), text.parse())).collect();
     found.done()?;
     let receipts = receipts.into_iter().flatten().collect();
     Ok(axum::Json(AckAnswer { acknowledged: ack_all(&api, &endpoint, receipts).await? }))
@@ -268,7 +267,8 @@ async fn ack_one<P: Ports>(
             return Ok(AckResult::Acknowledged);
         }
     }
-    let detail = "The delivery was changed again and again meanwhile. Send the same acknowledgement again.";
+    let detail =
+        "The delivery was changed again and again meanwhile. Send the same acknowledgement again.";
     Err(Problem::conflict("busy", detail))
 }
 

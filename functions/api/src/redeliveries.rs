@@ -152,8 +152,7 @@ async fn open<P: Ports>(
     name: &str,
 ) -> Result<EndpointId, Problem> {
     let id = name.parse().map_err(|_| endpoints::absent())?;
-    let (endpoint, _) =
-        api.registry.endpoint(tenant, id).await?.ok_or_else(endpoints::absent)?;
+    let (endpoint, _) = api.registry.endpoint(tenant, id).await?.ok_or_else(endpoints::absent)?;
     let health = api.deliveries.health(tenant, id).await?;
     refuse_stopped(&endpoint, &health)?;
     Ok(id)

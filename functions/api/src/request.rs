@@ -103,19 +103,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 /// Keeps the routes of operators and those of endpoints' owners apart, which come through gateways of their own. These
 /// send nothing else; but whether a stranger reaches an operator's route must not hang on how a path is spelled.
 pub(crate) async fn at_its_door(request: Request, next: Next) -> Response {
-    let door = match request.extensions().get::<RequestContext>() {
-        Some(RequestContext::ApiGatewayV2(context)) => context.route_key.clone(),
-        _ => None,
+    if is_at_its_door(&request) {
+        next.run(request).await
+    } else {
+        Problem::no_route().into_response()
+    }
+}
+
+fn is_at_its_door(request: &Request) -> bool {
+    let Some(RequestContext::ApiGatewayV2(context)) = request.extensions().get() else {
+        return true;
     };
     // `ANY /poll/{proxy+}`; nothing else than a gateway says where it came in.
-    let path = door.as_deref().and_then(|door| door.split_once(' ')).map(|(_, path)| path);
-    let is_through = |path: &str| {
-        path.split('{').next().is_some_and(|fixed| request.uri().path().starts_with(fixed))
-    };
-    if path.is_some_and(|path| !is_through(path)) {
-        return Problem::no_route().into_response();
-    }
-    next.run(request).await
+    let door = context.route_key.as_deref().and_then(|door| door.split_once(' '));
+    let fixed = door.and_then(|(_, path)| path.split('{').next());
+    fixed.is_none_or(|fixed| request.uri().path().starts_with(fixed))
 }
 
 /// Who calls, as the gateway says after it has checked the signature.

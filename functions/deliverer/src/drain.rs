@@ -8,6 +8,7 @@
 //! write has its own condition. `tests/tests/lane_model.rs` runs this code through every order of steps of two holders.
 
 mod due;
+mod polled;
 mod rest;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use domain::{
     breaker::Limits,
     delivery::{Attempt, Delivery, Schedule},
+    destination::Destination,
     endpoint::{Endpoint, HealthLimits},
     lane::{Found, Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
@@ -257,6 +259,9 @@ where
         let health = drain.lanes.health(tenant, *endpoint).await?;
         if let Some(since) = found.stopped_since(&health) {
             return self.hold_all(Some(since)).await;
+        }
+        if matches!(found.destination, Destination::Poll(_)) {
+            return self.leave_to_poller().await;
         }
         let now = drain.now();
         if let Some(open_until) = self.left.breaker.open(now) {

@@ -7,9 +7,7 @@ use domain::{
     inbox::Noted,
     lane::{LaneId, Pointer},
     outbox::OutboxRow,
-    ports::{
-        Again, Deliveries as _, Events, Halt, Redeliver, Redeliveries, Started, Stored,
-    },
+    ports::{Again, Deliveries as _, Events, Halt, Redeliver, Redeliveries, Started, Stored},
     redelivery::Work,
 };
 use jiff::Timestamp;
@@ -94,9 +92,10 @@ impl Events for OutboxTable {
         let longer = Expression::new()
             .set("expires_at", seconds(until))
             .when("#expires_at > :now AND #expires_at < :expires_at", [("now", seconds(now))]);
-        let item = match self.table().update_and_read(keys::outgoing(tenant, event), &longer).await? {
-            Write::Done(item) | Write::Refused(item) => item,
-        };
+        let item =
+            match self.table().update_and_read(keys::outgoing(tenant, event), &longer).await? {
+                Write::Done(item) | Write::Refused(item) => item,
+            };
         if item.is_empty() {
             return Ok(None);
         }

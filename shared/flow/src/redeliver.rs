@@ -20,8 +20,8 @@ use domain::{
     message::WakeMessage,
     outbox::OutboxEvent,
     ports::{
-        Again, Bodies, Deliveries, Events, Fanout, Outbox, Queue, Redeliver, Redeliveries, Registry,
-        Stored,
+        Again, Bodies, Deliveries, Events, Fanout, Outbox, Queue, Redeliver, Redeliveries,
+        Registry, Stored,
     },
     redelivery::{Done, Leg, Outcome, State, Survey, Told, Work, due_again, made_now},
 };

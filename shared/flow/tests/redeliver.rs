@@ -218,7 +218,8 @@ async fn what_was_given_up_is_due_again_and_nothing_else() {
 async fn delivered_and_cancelled_ones_go_only_where_they_are_asked_for() {
     for (delivered, cancelled) in [(true, false), (false, true), (true, true)] {
         let bench = Bench::new();
-        for (n, state) in [State::Succeeded, State::Cancelled, State::Dead].into_iter().enumerate() {
+        for (n, state) in [State::Succeeded, State::Cancelled, State::Dead].into_iter().enumerate()
+        {
             bench.put(event(-1000, n), endpoint(1), state);
         }
         let selection = Selection {
@@ -386,8 +387,7 @@ async fn a_range_is_of_the_events_times_over_all_lanes_and_endpoints() {
     for (n, second) in (-200..0).enumerate() {
         bench.put(event(second, n), endpoint(1 + (n % 2) as u128), State::Dead);
     }
-    let selection =
-        Selection { from: Some(at(-150)), to: Some(at(-50)), ..Selection::default() };
+    let selection = Selection { from: Some(at(-150)), to: Some(at(-50)), ..Selection::default() };
     let order = Order {
         endpoints: vec![endpoint(1), endpoint(2), endpoint(3)],
         is_named: false,
@@ -483,7 +483,13 @@ async fn a_survey_is_cut_and_says_so() {
 }
 
 /// Makes an attempt of everything that is due in a lane, as a deliverer does: read, post, record as it was read.
-async fn deliver(bench: &Bench, lane: &LaneId, posts: &std::sync::Mutex<Vec<EventId>>, seed: u64, now: Timestamp) {
+async fn deliver(
+    bench: &Bench,
+    lane: &LaneId,
+    posts: &std::sync::Mutex<Vec<EventId>>,
+    seed: u64,
+    now: Timestamp,
+) {
     let mut pointers = Vec::new();
     for kind in Kind::ALL {
         pointers.extend(bench.store.due(lane, kind, Due::by(now), 100).await.unwrap());

@@ -6,11 +6,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode};
-use domain::{
-    endpoint::Endpoint,
-    id::TenantId,
-    ports::Registry as _,
-};
+use domain::{endpoint::Endpoint, id::TenantId, ports::Registry as _};
 use serde::Serialize;
 
 use super::{

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode};
-use domain::{destination::Destination, ports::{Purpose, Registry as _}};
+use domain::{
+    destination::Destination,
+    ports::{Purpose, Registry as _},
+};
 use serde::Serialize;
 
 use super::{absent, named, replace};
@@ -33,10 +36,11 @@ pub async fn renew<P: Ports>(
     let (tenant, id) = named(&names)?;
     let (endpoint, _) = api.registry.endpoint(&tenant, id).await?.ok_or_else(absent)?;
     if !matches!(endpoint.destination, Destination::Poll(_)) {
-        let detail = "Nobody polls this endpoint: its events are sent. Add one with `\"poll\": true`.";
+        let detail =
+            "Nobody polls this endpoint: its events are sent. Add one with `\"poll\": true`.";
         return Err(Problem::conflict("not-polled", detail));
     }
-    let token = polling::Token::new((api.edge.random)());
+    let token = polling::mint((api.edge.random)());
     api.audit(tenant.as_str(), actor, "endpoint.token", &id.to_string(), api.now()).await?;
     let sealed = polling::sealed(&token);
     replace(&api, &tenant, id, |(old, secrets)| {

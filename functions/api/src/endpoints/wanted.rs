@@ -137,8 +137,7 @@ impl Wanted {
     /// Checks all of it for an endpoint to be made, which must be somewhere.
     pub(super) fn new_endpoint(&self, limits: &Limits, found: &mut Findings) -> Checked {
         if self.url.is_none() && self.queue.is_none() && self.bus.is_none() && !self.poll {
-            let problem =
-                "say where the endpoint is, with one of `url`, `queue` and `bus`, or with `poll` that its owner fetches";
+            let problem = "say where the endpoint is, with one of `url`, `queue` and `bus`, or with `poll` that its owner fetches";
             found.note("url", problem);
         }
         self.check(limits, found)
@@ -211,7 +210,8 @@ impl Wanted {
             ("rate", matches!(self.rate, Some(Some(_)))),
         ];
         for (member, _) in members.iter().filter(|(_, is_asked_for)| *is_asked_for) {
-            found.note(member, "an endpoint that is polled has none: its owner fetches as it likes");
+            found
+                .note(member, "an endpoint that is polled has none: its owner fetches as it likes");
         }
     }
 

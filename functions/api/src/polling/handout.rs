@@ -61,7 +61,8 @@ pub(super) async fn of<P: Ports>(
         within.push(ready);
     }
     let by = (api.edge.uuid)().simple().to_string();
-    let marks = within.into_iter().map(|ready| mark(api, endpoint, ready, &secrets, &by, (now, until)));
+    let marks =
+        within.into_iter().map(|ready| mark(api, endpoint, ready, &secrets, &by, (now, until)));
     let handed = at_once(marks.collect()).await?;
     Ok((handed.into_iter().flatten().collect(), more))
 }
@@ -210,7 +211,8 @@ async fn mark<P: Ports>(
 
 fn put_off(out: &Delivery, attempt: u32, until: Timestamp, now: Timestamp) -> Delivery {
     let outcome = Outcome::Failed { cause: Cause::Internal };
-    let entry = Attempt { number: attempt, at: now, duration_ms: 0, outcome, excerpt: String::new() };
+    let entry =
+        Attempt { number: attempt, at: now, duration_ms: 0, outcome, excerpt: String::new() };
     out.ended(entry, Next::RetryAt(until), now)
 }
 

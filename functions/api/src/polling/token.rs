@@ -1,5 +1,7 @@
 //! What opens an endpoint to its owner. Only its hash is kept: it is as good as sealed, and nobody need open it.
 
+use std::fmt::Write as _;
+
 use axum::{
     extract::FromRequestParts,
     http::{StatusCode, header, request::Parts},
@@ -37,16 +39,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Token {
 }
 
 impl Token {
-    /// A new one, of bytes that nobody can guess.
-    pub(crate) fn new(random: [u8; 32]) -> SecretText {
-        use std::fmt::Write as _;
-        let mut text = PREFIX.to_owned();
-        for byte in random {
-            let _ = write!(text, "{byte:02x}");
-        }
-        SecretText::new(text)
-    }
-
     /// Whether it is one of an endpoint's that are active now. Every one is looked at to its end, whatever the first
     /// said.
     pub(super) fn opens(&self, secrets: &[SealedSecret], now: Timestamp) -> bool {
@@ -56,6 +48,16 @@ impl Token {
         });
         active.fold(false, |opens, secret| opens | is_same(&shown, &secret.sealed))
     }
+}
+
+/// A new token, of bytes that nobody can guess.
+pub(crate) fn mint(random: [u8; 32]) -> SecretText {
+    let mut text = PREFIX.to_owned();
+    for byte in random {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    SecretText::new(text)
 }
 
 /// A token, as it is kept.
@@ -88,17 +90,20 @@ mod tests {
 
     #[test]
     fn a_token_opens_only_while_it_is_active_and_for_polling_only() {
-        let text = Token::new([7; 32]);
+        let text = mint([7; 32]);
         assert_eq!(text.expose().len(), PREFIX.len() + 64);
         let kept = sealed(&text);
-        assert!(!kept.sealed.windows(4).any(|part| part == b"0707"), "the token itself is not kept");
+        assert!(
+            !kept.sealed.windows(4).any(|part| part == b"0707"),
+            "the token itself is not kept"
+        );
         let shown = Token(text);
         assert!(shown.opens(&[kept.clone()], at(5)));
         let until = |second| SealedSecret { expires_at: Some(at(second)), ..kept.clone() };
         assert!(shown.opens(&[until(6)], at(5)) && !shown.opens(&[until(5)], at(5)));
         let signing = SealedSecret { purpose: Purpose::Signing, ..kept.clone() };
         assert!(!shown.opens(&[signing], at(5)) && !shown.opens(&[], at(5)));
-        let other = Token(Token::new([8; 32]));
+        let other = Token(mint([8; 32]));
         assert!(!other.opens(&[kept.clone(), until(9)], at(5)));
         let shorter = SealedSecret { sealed: kept.sealed[..31].to_vec(), ..kept.clone() };
         let empty = SealedSecret { sealed: Vec::new(), ..kept };

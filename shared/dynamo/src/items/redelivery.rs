@@ -19,7 +19,9 @@ pub(crate) fn read(item: &Item) -> Stored<Work> {
     let item = Reader(item);
     let work: Work = item.json("work")?;
     let (cancelled, paused) = (
-        item.some("cancelled_at", |item, at| Ok((item.time(at)?, item.str("cancelled_by")?.to_owned())))?,
+        item.some("cancelled_at", |item, at| {
+            Ok((item.time(at)?, item.str("cancelled_by")?.to_owned()))
+        })?,
         item.some("paused_at", |item, at| Ok((item.time(at)?, item.str("paused_by")?.to_owned())))?,
     );
     Ok(Work { cancelled, paused, version: item.number("version")?, ..work })
@@ -27,7 +29,8 @@ pub(crate) fn read(item: &Item) -> Stored<Work> {
 
 /// The entry of a work in its tenant's list.
 pub(crate) fn write_listed(work: &Work) -> Item {
-    Writer::new(keys::listed_redelivery(&work.tenant, work.id, work.began), "redelivery_name").done()
+    Writer::new(keys::listed_redelivery(&work.tenant, work.id, work.began), "redelivery_name")
+        .done()
 }
 
 pub(crate) fn read_listed(item: &Item) -> Stored<RedeliveryId> {
@@ -50,7 +53,8 @@ mod tests {
     #[test]
     fn a_redelivery_reads_back_and_is_written_as_it_has_always_been() {
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
-        let (event, endpoint) = (EventId::new(Uuid::from_u128(7)), EndpointId::new(Uuid::from_u128(9)));
+        let (event, endpoint) =
+            (EventId::new(Uuid::from_u128(7)), EndpointId::new(Uuid::from_u128(9)));
         let order = Order {
             id: RedeliveryId::new(Uuid::from_u128(3)),
             tenant: "acme".parse().unwrap(),

@@ -1,6 +1,6 @@
 //! Looking at the next page of a walk, which changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use domain::{
     bulk::PAGE,
@@ -11,7 +11,8 @@ use domain::{
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow},
     ports::{
-        Bodies, Deliveries, Events, Fanout, Outbox, Queue, Redeliver, Redeliveries, Registry, Stored,
+        Bodies, Deliveries, Events, Fanout, Outbox, Queue, Redeliver, Redeliveries, Registry,
+        Stored,
     },
     redelivery::{Leg, Outcome, Verdict, Work, judge, would_get},
 };
@@ -148,7 +149,8 @@ where
     ) -> Stored<(Vec<Looked>, bool)> {
         let page = self.outbox.events(&work.tenant, shard, after, PAGE).await?;
         let read = page.len();
-        let within: Vec<_> = page.into_iter().take_while(|row| work.reaches(row.event.id)).collect();
+        let within: Vec<_> =
+            page.into_iter().take_while(|row| work.reaches(row.event.id)).collect();
         let is_full = read == PAGE && within.len() == read;
         let mut looks = stream::iter(within)
             .map(async |row| {
@@ -211,16 +213,16 @@ where
         let mut rows = BTreeMap::new();
         let mut looked = Vec::with_capacity(pairs.len());
         for (event, endpoint) in pairs {
-            if !ways.contains_key(&endpoint) {
-                ways.insert(endpoint, self.way(&work.tenant, endpoint).await?);
-            }
-            if !rows.contains_key(&event) {
-                rows.insert(event, self.outbox.event(&work.tenant, event).await?);
-            }
-            let way = ways.get(&endpoint).and_then(Option::as_ref);
-            let row = rows.get(&event).and_then(Option::as_ref);
+            let way = match ways.entry(endpoint) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.way(&work.tenant, endpoint).await?),
+            };
+            let row = match rows.entry(event) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.outbox.event(&work.tenant, event).await?),
+            };
             looked.push(match way {
-                Some(way) => self.by_name(work, way, event, row).await?,
+                Some(way) => self.by_name(work, way, event, row.as_ref()).await?,
                 None => Looked { event, endpoint, seen: Seen::Leave(Outcome::Absent) },
             });
         }

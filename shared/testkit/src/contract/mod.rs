@@ -26,14 +26,14 @@ mod walk;
 mod watch;
 
 use domain::ports::{
-    Bulk, Configure, Deliveries, DueInbox, Events, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
-    Redeliver, Redeliveries, State, StoreError, Turns, Walk, Watch,
+    Bulk, Configure, Deliveries, DueInbox, Events, Fanout, Inbox, Lanes, Learning, Outbox,
+    PublishedKeys, Redeliver, Redeliveries, State, StoreError, Turns, Walk, Watch,
 };
 
 pub use self::{
     bulk::bulk, deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes,
-    outbox::outbox, published_keys::published_keys, redelivery::redelivery, registry::registry, secrets::secrets,
-    state::state, turns::turns, walk::walk, watch::watch,
+    outbox::outbox, published_keys::published_keys, redelivery::redelivery, registry::registry,
+    secrets::secrets, state::state, turns::turns, walk::walk, watch::watch,
 };
 use crate::memory;
 

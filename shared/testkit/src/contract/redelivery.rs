@@ -55,11 +55,16 @@ async fn dead(on: &impl Tables, event: EventId) -> Result<Delivery, domain::port
     Ok(dead)
 }
 
-async fn read(on: &impl Tables, event: EventId) -> Result<Option<Delivery>, domain::ports::StoreError> {
+async fn read(
+    on: &impl Tables,
+    event: EventId,
+) -> Result<Option<Delivery>, domain::ports::StoreError> {
     Ok(on.lanes().read(&lane(0), &[event]).await?.into_iter().next())
 }
 
-async fn a_finished_delivery_is_due_again_as_it_was_read_and_its_lane_awake(on: &impl Tables) -> Kept {
+async fn a_finished_delivery_is_due_again_as_it_was_read_and_its_lane_awake(
+    on: &impl Tables,
+) -> Kept {
     let event = event_id(0, 1);
     let before = dead(on, event).await?;
     for kind in Kind::ALL {
@@ -93,8 +98,14 @@ async fn a_delivery_that_is_not_as_it_was_read_is_left(on: &impl Tables) -> Kept
     assert_eq!(take(&absent, 1).await?, Again::Moved);
     let before = dead(on, event).await?;
     assert_eq!(take(&Delivery { attempts: 9, ..before.clone() }, 1).await?, Again::Moved);
-    assert_eq!(take(&Delivery { state: State::Cancelled, ..before.clone() }, 1).await?, Again::Moved);
-    assert_eq!(take(&Delivery { finished_at: Some(at(5)), ..before.clone() }, 1).await?, Again::Moved);
+    assert_eq!(
+        take(&Delivery { state: State::Cancelled, ..before.clone() }, 1).await?,
+        Again::Moved
+    );
+    assert_eq!(
+        take(&Delivery { finished_at: Some(at(5)), ..before.clone() }, 1).await?,
+        Again::Moved
+    );
     assert_eq!(read(on, event).await?, Some(before.clone()));
     assert_eq!(take(&before, 1).await?, Again::Yes);
     assert_eq!(take(&before, 1).await?, Again::Before);
@@ -108,7 +119,9 @@ async fn a_delivery_that_is_not_as_it_was_read_is_left(on: &impl Tables) -> Kept
     Ok(())
 }
 
-async fn of_many_at_once_one_takes_it_and_the_others_hear_that_it_was_taken(on: &impl Tables) -> Kept {
+async fn of_many_at_once_one_takes_it_and_the_others_hear_that_it_was_taken(
+    on: &impl Tables,
+) -> Kept {
     let before = dead(on, event_id(0, 1)).await?;
     let after = again(&before, 1);
     let here = lane(0);
@@ -124,7 +137,10 @@ async fn of_many_at_once_one_takes_it_and_the_others_hear_that_it_was_taken(on: 
         }
     }
     assert!(taken <= 1);
-    assert_eq!(read(on, before.event).await?.is_some_and(|now| now.redelivered.is_some()), taken == 1);
+    assert_eq!(
+        read(on, before.event).await?.is_some_and(|now| now.redelivered.is_some()),
+        taken == 1
+    );
     Ok(())
 }
 
@@ -250,7 +266,9 @@ async fn no_more_works_than_that_are_open(on: &impl Tables) -> Kept {
     Ok(())
 }
 
-async fn a_work_advances_from_the_version_that_was_read_and_keeps_who_halted_it(on: &impl Tables) -> Kept {
+async fn a_work_advances_from_the_version_that_was_read_and_keeps_who_halted_it(
+    on: &impl Tables,
+) -> Kept {
     let (book, first) = (on.registry(), work(1, 0));
     assert_eq!(book.advance_redelivery(&first.after(&page(Leg::End), at(1))).await?, None);
     assert_eq!(book.start_redelivery(&first, 9).await?, Started::Yes);
@@ -282,7 +300,10 @@ async fn a_work_is_paused_let_go_on_and_cancelled(on: &impl Tables) -> Kept {
         assert_eq!(halt(how, 6).await?, Noted::Moved, "{how:?}");
     }
     let stopped = book.redelivery(us(1)).await?.unwrap();
-    assert_eq!((stopped.state(), stopped.cancelled), (Stands::Cancelled, Some((at(5), "me".to_owned()))));
+    assert_eq!(
+        (stopped.state(), stopped.cancelled),
+        (Stands::Cancelled, Some((at(5), "me".to_owned())))
+    );
     // What has ended is neither cancelled nor paused.
     let done = work(2, 0).after(&page(Leg::End), at(1));
     assert_eq!(book.start_redelivery(&work(2, 0), 9).await?, Started::Yes);
