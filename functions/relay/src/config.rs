@@ -20,6 +20,8 @@ pub struct Config {
     pub deliveries_table: String,
     /// The table with the endpoints.
     pub registry_table: String,
+    /// The bucket with large payloads.
+    pub bodies_url: String,
     /// Where wake messages go.
     pub wake_queue_url: String,
     /// How long a relayed event stays.
@@ -49,6 +51,7 @@ impl Config {
         let outbox_table = env.text("OUTBOX_TABLE");
         let deliveries_table = env.text("DELIVERIES_TABLE");
         let registry_table = env.text("REGISTRY_TABLE");
+        let bodies_url = env.text("BODIES_URL");
         let wake_queue_url = env.url("WAKE_QUEUE_URL");
         let outbox_retention = env.millis("OUTBOX_RETENTION_MS", SECOND..=3660 * DAY);
         let wake_shards = env.number("WAKE_SHARDS", 1..=64);
@@ -59,6 +62,7 @@ impl Config {
             outbox_table: outbox_table?,
             deliveries_table: deliveries_table?,
             registry_table: registry_table?,
+            bodies_url: bodies_url?,
             wake_queue_url: wake_queue_url?,
             outbox_retention: outbox_retention?,
             wake_shards: wake_shards?,
@@ -76,6 +80,7 @@ mod tests {
         let names = runtime::env::names_read(Config::read);
         let ours = names.iter().map(String::as_str).filter(|name| !name.starts_with("AWS_"));
         let expected = [
+            "BODIES_URL",
             "DELIVERIES_TABLE",
             "DELIVERY_DEADLINE_MS",
             "ENV_NAME",

@@ -9,15 +9,16 @@
 pub mod config;
 mod record;
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use domain::{
+    id::EndpointId,
     message::WakeMessage,
     outbox::OutboxEvent,
-    ports::{Fanout, Outbox, Queue, Registry},
+    ports::{Bodies, Fanout, Outbox, Queue, Registry},
 };
-use flow::fanout::{EndpointCache, FanOut, Fate};
+use flow::fanout::{EndpointCache, FanOut, Fate, STEP};
 use jiff::Timestamp;
 use runtime::telemetry::{Metrics, Step};
 use serde_json::Value;
@@ -25,8 +26,12 @@ use serde_json::Value;
 pub use self::config::Config;
 use self::record::Unread;
 
+/// How long before its end an invocation begins nothing more: a step's calls may all need their retries.
+const MARGIN: Duration = Duration::from_secs(10);
+
 /// What the relay works with.
-pub struct Relay<F, O, R, Q> {
+#[derive(Debug)]
+pub struct Relay<F, O, R, Q, B, N> {
     /// Where deliveries go.
     pub lanes: F,
     /// Where events are marked.
@@ -35,43 +40,44 @@ pub struct Relay<F, O, R, Q> {
     pub registry: R,
     /// The wake queue.
     pub queue: Q,
+    /// Where large payloads are.
+    pub bodies: B,
     /// Endpoints as they were read before.
     pub cache: EndpointCache,
     /// How long a delivery is tried.
     pub deadline: Duration,
     /// What is counted.
     pub metrics: Metrics,
-}
-
-impl<F, O, R, Q> fmt::Debug for Relay<F, O, R, Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relay").field("deadline", &self.deadline).finish_non_exhaustive()
-    }
+    /// The edge's clock.
+    pub now: N,
 }
 
 /// The batch failed at a record that has no sequence number to go back to.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the store is down, and the stream's records have no sequence numbers; the whole batch comes again"
+    "a batch could not be finished, and the stream's records have no sequence numbers; all of it comes again"
 )]
 pub struct NoSequence;
 
-impl<F, O, R, Q> Relay<F, O, R, Q>
+impl<F, O, R, Q, B, N> Relay<F, O, R, Q, B, N>
 where
     F: Fanout,
     O: Outbox,
     R: Registry,
     Q: Queue<WakeMessage>,
+    B: Bodies,
+    N: Fn() -> Timestamp + Sync,
 {
     /// Relays a batch of the stream. The answer names at most one record: the first that should come again, with all
-    /// behind it (OUT-stream-checkpoint).
+    /// behind it (OUT-stream-checkpoint). It begins nothing more shortly before the invocation ends, `ends` milliseconds after
+    /// the epoch: what is not begun comes again, and what is begun goes on from where it is.
     ///
     /// # Errors
     /// [`NoSequence`].
     pub async fn handle(
         &self,
         batch: &Value,
-        now: Timestamp,
+        ends: u64,
     ) -> Result<DynamoDbEventResponse, NoSequence> {
         let (sequences, events): (Vec<_>, Vec<_>) = record::all(batch)
             .filter_map(|record| match record::read(record) {
@@ -87,17 +93,21 @@ where
             outbox: &self.outbox,
             registry: &self.registry,
             queue: &self.queue,
+            bodies: &self.bodies,
             cache: &self.cache,
             deadline: self.deadline,
+            step: STEP,
+            now: &self.now,
         };
-        let fates = fan_out.run(&events, now).await;
+        let fates = fan_out.run(&events, until(ends)).await;
         for (event, fate) in events.iter().zip(&fates) {
             self.tell(event, fate);
         }
-        self.metrics.flush(now);
-        let down = fates.iter().position(|fate| matches!(fate, Fate::Down(_)));
+        self.metrics.flush((self.now)());
+        let again = |fate: &Fate| matches!(fate, Fate::Down(_) | Fate::Unfinished);
+        let again = fates.iter().position(again);
         let mut answer = DynamoDbEventResponse::default();
-        if let Some(first) = down {
+        if let Some(first) = again {
             let sequence = sequences.get(first).cloned().flatten().ok_or(NoSequence)?;
             let mut failure = DynamoDbBatchItemFailure::default();
             failure.item_identifier = Some(sequence);
@@ -128,13 +138,15 @@ where
             ..Step::default()
         };
         match fate {
-            Fate::Relayed(endpoints) if endpoints.is_empty() => {
-                self.metrics.count("relay_unmatched_total", None, 1);
-                Step { result: "unmatched", ..step }.info("nobody wants the event");
+            Fate::Relayed { unread: Some(unread), endpoints } => {
+                self.metrics.count("relay_unreadable_payload_total", None, 1);
+                self.tell_relayed(endpoints, &step);
+                let step = Step { result: "unreadable", ..step };
+                step.warn("filters let nothing pass", Some(unread));
             }
-            Fate::Relayed(_) => {
-                self.metrics.count("relay_relayed_total", None, 1);
-                Step { result: "relayed", ..step }.info("relayed");
+            Fate::Relayed { unread: None, endpoints } => self.tell_relayed(endpoints, &step),
+            Fate::Unfinished => {
+                Step { result: "unfinished", ..step }.info("goes on in the next invocation");
             }
             Fate::Left(error) => {
                 self.metrics.count("relay_left_total", None, 1);
@@ -145,4 +157,19 @@ where
             }
         }
     }
+
+    fn tell_relayed(&self, endpoints: &[EndpointId], step: &Step<'_>) {
+        if endpoints.is_empty() {
+            self.metrics.count("relay_unmatched_total", None, 1);
+            Step { result: "unmatched", ..*step }.info("nobody wants the event");
+        } else {
+            self.metrics.count("relay_relayed_total", None, 1);
+            Step { result: "relayed", ..*step }.info("relayed");
+        }
+    }
+}
+
+fn until(ends: u64) -> Timestamp {
+    let ends = i64::try_from(ends).ok().and_then(|ends| Timestamp::from_millisecond(ends).ok());
+    ends.and_then(|ends| ends.checked_sub(MARGIN).ok()).unwrap_or(Timestamp::MAX)
 }

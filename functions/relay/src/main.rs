@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use relay::{Config, Relay};
 use runtime::{
-    SqsQueue,
+    BodyStore, SqsQueue,
     aws::{Aws, Pace, Service},
     telemetry::{self, Metrics},
 };
@@ -25,14 +25,16 @@ async fn main() -> Result<(), Error> {
         outbox: OutboxTable { retention: c.outbox_retention, ..outbox },
         registry: RegistryTable { client, table: c.registry_table },
         queue: SqsQueue::new(aws.sqs(), c.wake_queue_url),
+        bodies: BodyStore::open(&c.bodies_url, &c.aws, Pace::BACKGROUND)?,
         cache: EndpointCache::default(),
         deadline: c.delivery_deadline,
         metrics: Metrics::new(&c.base.env_name),
+        #[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
+        now: Timestamp::now,
     };
     run(service_fn(async |event: LambdaEvent<Value>| {
-        #[expect(clippy::disallowed_methods, reason = "the edge reads the clock")]
-        let now = Timestamp::now();
-        Ok::<_, Error>(Box::pin(relay.handle(&event.payload, now)).await?)
+        let ends = event.context.deadline;
+        Ok::<_, Error>(Box::pin(relay.handle(&event.payload, ends)).await?)
     }))
     .await
 }

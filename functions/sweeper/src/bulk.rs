@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use crate::{Part, Sweeper};
 
 /// Advances all of it. A work that fails is left for the next sweep, and does not hold the others.
-pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     until: Timestamp,
 ) -> Part
 where

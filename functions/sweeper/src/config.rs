@@ -30,6 +30,8 @@ pub struct Config {
     pub deliveries_table: String,
     /// The registry table.
     pub registry_table: String,
+    /// The bucket with large payloads.
+    pub bodies_url: String,
     /// The worker's queue.
     pub inbound_queue_url: String,
     /// The deliverer's queue.
@@ -61,6 +63,7 @@ impl Config {
         let outbox_table = env.text("OUTBOX_TABLE");
         let deliveries_table = env.text("DELIVERIES_TABLE");
         let registry_table = env.text("REGISTRY_TABLE");
+        let bodies_url = env.text("BODIES_URL");
         let inbound_queue_url = env.text("INBOUND_QUEUE_URL");
         let wake_queue_url = env.text("WAKE_QUEUE_URL");
         let outbox_retention = env.millis("OUTBOX_RETENTION_MS", 1..=3650 * DAY_MS);
@@ -75,6 +78,7 @@ impl Config {
             outbox_table: outbox_table?,
             deliveries_table: deliveries_table?,
             registry_table: registry_table?,
+            bodies_url: bodies_url?,
             inbound_queue_url: inbound_queue_url?,
             wake_queue_url: wake_queue_url?,
             outbox_retention: outbox_retention?,
@@ -149,6 +153,7 @@ mod tests {
         let names = runtime::env::names_read(Config::read);
         let ours = names.iter().map(String::as_str).filter(|name| !name.starts_with("AWS_"));
         let expected = [
+            "BODIES_URL",
             "DELIVERIES_TABLE",
             "DELIVERY_DEADLINE_MS",
             "ENV_NAME",

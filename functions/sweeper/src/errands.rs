@@ -83,8 +83,8 @@ fn next(owed: &Owed, ran: &Ran, now: Timestamp) -> Next {
     }
 }
 
-pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     until: Timestamp,
 ) -> Part
 where
@@ -128,8 +128,8 @@ fn fair(owed: Vec<Owed>) -> Vec<Owed> {
     owed.into_iter().filter(|owed| fits(owed)).take(MAX_CALLS).collect()
 }
 
-async fn run<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+async fn run<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     owed: &Owed,
 ) -> Stored<Next>
 where

@@ -12,8 +12,8 @@ use runtime::telemetry::{Metrics, Unit};
 use crate::{Part, Sweeper, inbox};
 
 /// Measures everything that can be measured. What cannot is left out, and an alarm takes missing data for a breach.
-pub(crate) async fn measure<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+pub(crate) async fn measure<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
 ) -> Part
 where
     I: DueInbox,

@@ -35,8 +35,8 @@ enum Fate {
 ///
 /// A row is claimed before its message is sent: if the message is lost, the due time has moved by the claim and the row
 /// comes again; if the claim fails, somebody else takes care of it.
-pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     until: Timestamp,
 ) -> Part
 where
@@ -88,8 +88,8 @@ where
 /// Hidden and delayed messages do not count: one may be of a worker that died, or a second one of a row that fails, and
 /// counted they would stand for a row whose own message was lost. Rows of paused sources do not count either: beside a
 /// hundred thousand of them no queue would ever be full.
-async fn is_full<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+async fn is_full<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
 ) -> Stored<bool>
 where
     I: DueInbox,
@@ -125,8 +125,8 @@ pub(crate) async fn paused(registry: &impl Registry) -> Stored<BTreeSet<SourceNa
 }
 
 /// Claims or parks rows, side by side. Gives those that were claimed.
-async fn claim<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+async fn claim<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     keys: Vec<InboxKey>,
     is_full: bool,
     part: &mut Part,
@@ -158,8 +158,8 @@ where
     claimed
 }
 
-async fn one<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+async fn one<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     key: &InboxKey,
     is_full: bool,
 ) -> Stored<Fate>
@@ -187,8 +187,8 @@ fn is_due(row: &Row, now: Timestamp) -> bool {
     row.status == Status::Pending && row.due_at.is_some_and(|due_at| due_at <= now)
 }
 
-async fn send<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+async fn send<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     claimed: &[InboundMessage],
     part: &mut Part,
 ) where

@@ -15,8 +15,8 @@ use crate::{Part, Sweeper};
 const PAGE: usize = 1000;
 
 /// Wakes lanes. Nothing is claimed: whoever holds the lane moves its time.
-pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     until: Timestamp,
 ) -> Part
 where

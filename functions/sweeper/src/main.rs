@@ -5,7 +5,7 @@ use flow::fanout::EndpointCache;
 use jiff::Timestamp;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use runtime::aws::{Aws, Pace, Service};
-use runtime::{SecretsManager, SqsQueue, telemetry};
+use runtime::{BodyStore, SecretsManager, SqsQueue, telemetry};
 use sweeper::{Sweeper, config::Config, errands::Errands, provider};
 
 #[tokio::main]
@@ -15,6 +15,7 @@ async fn main() -> Result<(), Error> {
     telemetry::init(&c.base);
     let aws = Aws::new(&c.aws, Pace::BACKGROUND);
     let client = Client::new(&aws.config(Service::DynamoDb));
+    let bodies = &BodyStore::open(&c.bodies_url, &c.aws, Pace::BACKGROUND)?;
     let rules = c.rules;
     let inbox = &InboxTable::new(client.clone(), c.inbox_table, rules.pending_shards);
     let state = &StateTable { client: client.clone(), table: c.state_table, commits: None };
@@ -29,7 +30,7 @@ async fn main() -> Result<(), Error> {
     let (cache, metrics) = (&EndpointCache::default(), &telemetry::Metrics::new(&c.base.env_name));
     let now = Timestamp::now;
     #[rustfmt::skip]
-    let sweeper = &Sweeper { inbox, state, outbox, lanes, registry, inbound, wake, errands, cache, rules, metrics, now };
+    let sweeper = &Sweeper { inbox, state, outbox, lanes, registry, inbound, wake, errands, bodies, cache, rules, metrics, now };
     let handle = |event: LambdaEvent<serde_json::Value>| async move {
         let swept = sweeper.sweep(&event.context.request_id).await;
         metrics.flush(now());

@@ -6,9 +6,9 @@ use domain::{
     id::{EventId, TenantId},
     message::WakeMessage,
     outbox::OutboxEvent,
-    ports::{Fanout, Outbox, Queue, Registry},
+    ports::{Bodies, Fanout, Outbox, Queue, Registry},
 };
-use flow::fanout::{FanOut, Fate};
+use flow::fanout::{FanOut, Fate, STEP};
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 
@@ -21,8 +21,8 @@ const PAGE: usize = 50;
 const WIDTH: usize = 10;
 
 /// Relays what was not relayed: the same steps as the relay's, which change nothing when they are repeated.
-pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P>(
-    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P>,
+pub(crate) async fn sweep<I, S, O, L, R, Q, W, N, K, P, B>(
+    sweeper: &Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, B>,
     until: Timestamp,
 ) -> Part
 where
@@ -31,14 +31,18 @@ where
     R: Registry,
     W: Queue<WakeMessage>,
     N: Fn() -> Timestamp + Sync,
+    B: Bodies,
 {
     let fan_out = FanOut {
         lanes: sweeper.lanes,
         outbox: sweeper.outbox,
         registry: sweeper.registry,
         queue: sweeper.wake,
+        bodies: sweeper.bodies,
         cache: sweeper.cache,
         deadline: sweeper.rules.delivery_deadline,
+        step: STEP,
+        now: &sweeper.now,
     };
     let mut part = Part::default();
     // An event that fails on its own stays NEW, and in the index: the next page has to reach past it.
@@ -62,14 +66,22 @@ where
         let new: Vec<_> = found.into_iter().filter(|event| seen.insert(event.clone())).collect();
         let taken = new.len();
         let events = read(sweeper.outbox, new, &mut part).await;
-        let fates = fan_out.run(&events, now).await;
-        let relayed = fates.iter().filter(|fate| matches!(fate, Fate::Relayed(_))).count();
-        part.started += relayed as u64;
-        for fate in fates {
-            if let Fate::Left(error) | Fate::Down(error) = fate {
-                part.fail(crate::shared(&error));
+        let mut relayed = 0;
+        for fate in fan_out.run(&events, until).await {
+            match fate {
+                Fate::Relayed { endpoints, unread } => {
+                    relayed += 1;
+                    let unmatched = u32::from(endpoints.is_empty());
+                    sweeper.metrics.count("relay_unmatched_total", None, unmatched);
+                    let unread = u32::from(unread.is_some());
+                    sweeper.metrics.count("relay_unreadable_payload_total", None, unread);
+                }
+                Fate::Left(error) | Fate::Down(error) => part.fail(crate::shared(&error)),
+                // The budget is spent; the next sweep goes on from where it is.
+                Fate::Unfinished => {}
             }
         }
+        part.started += relayed as u64;
         if !is_last && taken > 0 {
             shards.push_back((shard, stuck + taken - relayed));
         }

@@ -187,6 +187,7 @@ impl Bench {
             inbound: &self.inbound,
             wake: &self.wake,
             errands: Errands { secrets: &self.secrets, provider: &self.provider },
+            bodies: &self.store,
             cache: &self.cache,
             rules: RULES,
             metrics: &self.metrics,

@@ -321,6 +321,29 @@ pub trait Outbox: Sync {
         relayed: &Relayed,
     ) -> impl Future<Output = Stored<()>> + Send;
 
+    /// Writes down to whom an event has gone so far that goes in steps, in the order of their ids. It stays NEW.
+    fn checkpoint(
+        &self,
+        tenant: &TenantId,
+        id: EventId,
+        so_far: &[EndpointId],
+    ) -> impl Future<Output = Stored<()>> + Send;
+
+    /// To whom an event has gone so far, consistently: as the last checkpoint or the mark says.
+    fn reached(
+        &self,
+        tenant: &TenantId,
+        id: EventId,
+    ) -> impl Future<Output = Stored<Vec<EndpointId>>> + Send;
+
+    /// Events of a tenant that were relayed to nobody, newest first, from those that occurred before `before` on.
+    fn unmatched(
+        &self,
+        tenant: &TenantId,
+        before: Timestamp,
+        limit: usize,
+    ) -> impl Future<Output = Stored<Vec<(Timestamp, EventId)>>> + Send;
+
     /// Events of one shard of the index that occurred before `before` and are still NEW, oldest first.
     fn unrelayed(
         &self,

@@ -29,7 +29,7 @@ pub(crate) const BY_DUE: &str = "by_due";
 pub(crate) const BY_DEAD: &str = "by_dead";
 /// The index of inbox rows by source and day.
 pub(crate) const BY_SOURCE: &str = "by_source";
-/// The index of outgoing events that are still NEW.
+/// The index of outgoing events that are still NEW, by shard; and, by tenant, of those that were relayed to nobody.
 pub(crate) const BY_UNRELAYED: &str = "by_unrelayed";
 /// The index of lanes that sleep until a time.
 pub(crate) const BY_WAKE: &str = "by_wake";
@@ -211,6 +211,20 @@ pub(crate) fn outgoing_partition(tenant: &TenantId, shard: u16) -> String {
 /// `unrelayed_shard`.
 pub(crate) fn unrelayed_shard(id: EventId, shards: u16) -> AttributeValue {
     shard(&id.to_string(), shards)
+}
+
+/// Partitions of the index for a tenant's events that nobody wanted. A constant, as [`TENANT_SHARDS`] is: they are for one
+/// tenant, whatever the deployment has.
+pub(crate) const UNMATCHED_SHARDS: u16 = 4;
+
+/// `unrelayed_shard` of an event that was relayed to nobody.
+pub(crate) fn unmatched_shard(tenant: &TenantId, id: EventId) -> AttributeValue {
+    unmatched_in(tenant, shard_of(&id.to_string(), UNMATCHED_SHARDS))
+}
+
+/// One such partition.
+pub(crate) fn unmatched_in(tenant: &TenantId, shard: u16) -> AttributeValue {
+    AttributeValue::S(format!("UNMATCHED#{tenant}#{shard}"))
 }
 
 /// The tenant and the event in the key of an outgoing event.
@@ -461,6 +475,7 @@ mod tests {
         let lines: Vec<_> = keys.iter().map(|key| format!("{} / {}", key.pk, key.sk)).collect();
         insta::assert_snapshot!(lines.join("\n"));
         assert_eq!(source_day(&inbox, at(1_790_000_000_123), 1), s("stripe#20260921#0"));
+        assert_eq!(unmatched_in(&tenant, 3), s("UNMATCHED#demo#3"));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::{Client, types::AttributeValue};
+use aws_sdk_dynamodb::Client;
 use domain::{
     body::Sha256Hash,
-    id::{EventId, TenantId},
+    id::{EndpointId, EventId, TenantId},
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{Backlog, Outbox, Published, StoreError, Stored},
 };
@@ -101,10 +101,6 @@ fn read_request(item: &Item) -> Stored<Request> {
 }
 
 /// The endpoints of a mark.
-fn endpoints(relayed: &Relayed) -> AttributeValue {
-    AttributeValue::L(relayed.endpoints.iter().map(|id| s(id.to_string())).collect())
-}
-
 fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -144,7 +140,7 @@ impl Outbox for OutboxTable {
         item.extend([
             ("relay_state".to_owned(), s(DONE)),
             ("relayed_at".to_owned(), ms(relayed.at)),
-            ("endpoints".to_owned(), endpoints(relayed)),
+            ("endpoints".to_owned(), outgoing::endpoints(&relayed.endpoints)),
             ("expires_at".to_owned(), seconds(later(relayed.at, self.retention))),
         ]);
         self.table().put(item, &Expression::absent()).await.map(drop)
@@ -156,15 +152,61 @@ impl Outbox for OutboxTable {
     }
 
     async fn mark(&self, tenant: &TenantId, id: EventId, relayed: &Relayed) -> Stored<()> {
+        let nobody = relayed.endpoints.is_empty();
         // The first to finish a fan-out marks it; an event that is gone is not revived as half a row.
         let change = Expression::new()
             .set("relay_state", s(DONE))
             .set("relayed_at", ms(relayed.at))
-            .set("endpoints", endpoints(relayed))
+            .set("endpoints", outgoing::endpoints(&relayed.endpoints))
             .set("expires_at", seconds(later(relayed.at, self.retention)))
-            .clear(["unrelayed_shard"])
+            // What nobody wanted stays in the index, in a partition of its tenant's, until the row goes.
+            .set_or_clear("unrelayed_shard", nobody.then(|| keys::unmatched_shard(tenant, id)))
+            .clear(["checkpoint"])
             .when("#relay_state = :new", [("new", s(NEW))]);
         self.table().update(keys::outgoing(tenant, id), &change).await.map(drop)
+    }
+
+    async fn checkpoint(
+        &self,
+        tenant: &TenantId,
+        id: EventId,
+        so_far: &[EndpointId],
+    ) -> Stored<()> {
+        let Some(last) = so_far.last() else { return Ok(()) };
+        // The stream shows this change too, as it shows the event itself; its filter leaves out what has a checkpoint.
+        let change = Expression::new()
+            .set("checkpoint", s(last.to_string()))
+            .set("endpoints", outgoing::endpoints(so_far))
+            .when("#relay_state = :new", [("new", s(NEW))]);
+        self.table().update(keys::outgoing(tenant, id), &change).await.map(drop)
+    }
+
+    async fn reached(&self, tenant: &TenantId, id: EventId) -> Stored<Vec<EndpointId>> {
+        let item = self.table().get(keys::outgoing(tenant, id)).await?;
+        item.as_ref().map_or_else(|| Ok(Vec::new()), outgoing::read_endpoints)
+    }
+
+    async fn unmatched(
+        &self,
+        tenant: &TenantId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Stored<Vec<(Timestamp, EventId)>> {
+        let event = |item: &Item| {
+            let item = Reader(item);
+            Ok((item.time("occurred_at")?, item.parse("sk")?))
+        };
+        let mut found = Vec::new();
+        for shard in 0..keys::UNMATCHED_SHARDS {
+            let old = Expression::new()
+                .when("#unrelayed_shard = :shard", [("shard", keys::unmatched_in(tenant, shard))])
+                .when("#occurred_at < :before", [("before", ms(before))]);
+            let range = Range::index(keys::BY_UNRELAYED, old).newest_first().limit(limit);
+            found.extend(self.table().rows(&range, event).await?);
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.truncate(limit);
+        Ok(found)
     }
 
     async fn unrelayed(

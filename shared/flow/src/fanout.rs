@@ -5,37 +5,44 @@
 //! Each step may be the last, and all of them may be done again: until the mark, the event is NEW, and the sweeper finds
 //! it. A delivery that was put before its lane was woken is put again and changes nothing.
 //!
+//! An event for more than [`STEP`] endpoints goes in steps of so many, in the order of the endpoints' ids, and its row
+//! says after each step how far it is: whoever goes on, goes on from there. Who wants an event does not depend on when
+//! that is asked (see [`domain::endpoint::Facts`]), so that all who go on agree.
+//!
 //! An event that fails on its own stays NEW and is [`Fate::Left`] to the sweeper. Only a store that is down is worth a
 //! retry of the whole batch: one tenant's trouble must not hold a shard of the stream for all.
 
+mod course;
 mod endpoints;
+mod matching;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use domain::{
-    delivery::{Delivery, NewDelivery},
-    endpoint::{Endpoint, Facts},
-    id::{EndpointId, TenantId},
+    delivery::NewDelivery,
+    id::EndpointId,
     lane::LaneId,
     message::WakeMessage,
     outbox::{OutboxEvent, Relayed},
-    ports::{Fanout, Outbox, Queue, Registry, StoreError, Stored},
+    ports::{Bodies, Fanout, Outbox, Queue, Registry, StoreError, Stored},
 };
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 
+use self::course::Course;
 pub use self::endpoints::EndpointCache;
+use crate::document::Unread;
 
 /// Calls of the store that one fan-out has under way at once: enough to hide the latency of a batch of 100 events.
 const WIDTH: usize = 16;
 
+/// Deliveries that are put before the clock is looked at, and before an event with more of them is written down as begun:
+/// about half a second's work, which is what a death costs at most.
+pub const STEP: usize = 500;
+
 /// What a fan-out needs.
 #[derive(Clone, Copy, Debug)]
-pub struct FanOut<'a, F, O, R, Q> {
+pub struct FanOut<'a, F, O, R, Q, B, N> {
     /// Where deliveries go.
     pub lanes: &'a F,
     /// Where events come from.
@@ -44,19 +51,32 @@ pub struct FanOut<'a, F, O, R, Q> {
     pub registry: &'a R,
     /// The wake queue.
     pub queue: &'a Q,
+    /// Where large payloads are, for filters to read.
+    pub bodies: &'a B,
     /// Endpoints as they were read before.
     pub cache: &'a EndpointCache,
     /// How long a delivery is tried, from its event on.
     pub deadline: Duration,
+    /// How many deliveries are a step: [`STEP`].
+    pub step: usize,
+    /// The edge's clock.
+    pub now: N,
 }
 
 /// What became of an event.
 #[derive(Clone, Debug)]
 pub enum Fate {
-    /// It is relayed, to these endpoints. None: nobody wanted it.
-    Relayed(Vec<EndpointId>),
+    /// It is relayed.
+    Relayed {
+        /// To these endpoints. None: nobody wanted it.
+        endpoints: Vec<EndpointId>,
+        /// Why no filter let it pass, if there were filters and they could not read its payload.
+        unread: Option<Unread>,
+    },
     /// It failed on its own and stays NEW: the sweeper owns it.
     Left(Arc<StoreError>),
+    /// The time was up before it was done. Run again, it goes on from where it is.
+    Unfinished,
     /// The store is down: try again.
     Down(Arc<StoreError>),
 }
@@ -68,191 +88,163 @@ impl Fate {
         if is_down { Self::Down(error) } else { Self::Left(error) }
     }
 
-    /// The worse of two: what has failed stays failed, and a store that is down is worth a retry.
-    fn and(self, other: Self) -> Self {
-        match (&self, &other) {
-            (Self::Down(_), _) | (Self::Left(_), Self::Relayed(_)) => self,
-            (_, Self::Down(_)) | (Self::Relayed(_), Self::Left(_)) => other,
-            (Self::Left(_) | Self::Relayed(_), _) => self,
+    /// Of two fates the worse one stands: what has failed stays failed, and a store that is down is worth a retry.
+    const fn badness(&self) -> u8 {
+        match self {
+            Self::Relayed { .. } => 0,
+            Self::Left(_) => 1,
+            Self::Unfinished => 2,
+            Self::Down(_) => 3,
         }
     }
 }
 
-/// An event on its way through the steps.
-struct Course<'e> {
-    event: &'e OutboxEvent,
-    deliveries: Vec<NewDelivery>,
-    fate: Fate,
-}
-
-impl<F, O, R, Q> FanOut<'_, F, O, R, Q>
+impl<F, O, R, Q, B, N> FanOut<'_, F, O, R, Q, B, N>
 where
     F: Fanout,
     O: Outbox,
     R: Registry,
     Q: Queue<WakeMessage>,
+    B: Bodies,
+    N: Fn() -> Timestamp + Sync,
 {
-    /// Relays events. One fate for each, in their order.
-    pub async fn run(&self, events: &[OutboxEvent], now: Timestamp) -> Vec<Fate> {
-        let mut courses = self.match_endpoints(events, now).await;
-        let lanes = self.put_deliveries(&mut courses).await;
-        self.wake_lanes(lanes, &mut courses, now).await;
-        self.mark(&mut courses, now).await;
-        courses.into_iter().map(|course| course.fate).collect()
+    /// Relays events until the time is up; the first of them is always begun. One fate for each, in their order.
+    pub async fn run(&self, events: &[OutboxEvent], until: Timestamp) -> Vec<Fate> {
+        let endpoints = self.endpoints_of(events).await;
+        let mut courses = self.courses(events, &endpoints).await;
+        let mut rest = courses.as_mut_slice();
+        let mut is_late = false;
+        while !rest.is_empty() {
+            let count = course::wave(rest, self.step);
+            let (wave, later) = std::mem::take(&mut rest).split_at_mut(count);
+            rest = later;
+            match wave {
+                late if is_late => late.iter_mut().for_each(|course| course.meet(Fate::Unfinished)),
+                [large] if large.left() > self.step => self.in_steps(large, until).await,
+                small => self.at_once(small).await,
+            }
+            is_late = (self.now)() >= until;
+        }
+        courses.into_iter().map(Course::fate).collect()
     }
 
-    /// Finds who wants each event, with one strong read of the epoch for each tenant.
-    async fn match_endpoints<'e>(
-        &self,
-        events: &'e [OutboxEvent],
-        now: Timestamp,
-    ) -> Vec<Course<'e>> {
-        let tenants: BTreeSet<&TenantId> = events.iter().map(|event| &event.tenant).collect();
-        let endpoints: BTreeMap<&TenantId, Result<Arc<[Endpoint]>, Fate>> = stream::iter(tenants)
-            .map(|tenant| async move {
-                let endpoints = self.cache.of(self.registry, tenant).await;
-                (tenant, endpoints.map_err(Fate::failed))
-            })
-            .buffer_unordered(WIDTH)
-            .collect()
-            .await;
-        let course = |event: &'e OutboxEvent| match endpoints.get(&event.tenant) {
-            Some(Ok(endpoints)) => self.course(event, endpoints, now),
-            Some(Err(fate)) => Course { event, deliveries: Vec::new(), fate: fate.clone() },
-            None => Course { event, deliveries: Vec::new(), fate: Fate::Relayed(Vec::new()) },
-        };
-        events.iter().map(course).collect()
-    }
-
-    fn course<'e>(
-        &self,
-        event: &'e OutboxEvent,
-        endpoints: &[Endpoint],
-        now: Timestamp,
-    ) -> Course<'e> {
-        // Disabled endpoints too: what they would have got is held, and not lost without a trace.
-        let wanting = endpoints.iter().filter(|endpoint| endpoint.wants(&Facts::from(event), None));
-        let deadline = deadline(event, self.deadline, now);
-        let (ids, deliveries) = wanting
-            .map(|endpoint| {
-                let lane = LaneId::of(endpoint, event.id, &event.aggregate_id);
-                let delivery = Delivery::new(event.id, event.event_type.clone(), deadline, now);
-                (endpoint.id, NewDelivery { lane, delivery })
-            })
-            .unzip();
-        Course { event, deliveries, fate: Fate::Relayed(ids) }
-    }
-
-    /// Puts every delivery and its pointer. Gives the lanes that now hold something new, also those of events that
-    /// failed elsewhere: what is there may as well go.
-    async fn put_deliveries(&self, courses: &mut [Course<'_>]) -> BTreeSet<LaneId> {
-        let puts: Vec<(usize, &NewDelivery)> = courses
+    /// Events with few endpoints, all together: a lane that several of them touch is woken once.
+    async fn at_once(&self, courses: &mut [Course<'_>]) {
+        let now = (self.now)();
+        let puts: Vec<(usize, NewDelivery)> = courses
             .iter()
             .enumerate()
-            .flat_map(|(index, course)| course.deliveries.iter().map(move |new| (index, new)))
+            .flat_map(|(index, course)| {
+                let new = course.deliveries(usize::MAX, self.deadline, now);
+                new.map(move |new| (index, new))
+            })
             .collect();
-        let put = |(index, new): (usize, _)| async move { (index, self.put(new).await) };
-        let ended: Vec<(usize, Result<LaneId, Fate>)> =
-            stream::iter(puts).map(put).buffer_unordered(WIDTH).collect().await;
-        let mut lanes = BTreeSet::new();
-        for (index, put) in ended {
-            match (put, courses.get_mut(index)) {
-                (Ok(lane), _) => {
-                    lanes.insert(lane);
-                }
-                (Err(fate), Some(course)) => course.worsen(fate),
-                (Err(_), None) => {}
+        for (index, fate) in self.deliver(puts, now).await {
+            if let Some(course) = courses.get_mut(index) {
+                course.meet(fate);
             }
         }
-        lanes
-    }
-
-    async fn put(&self, new: &NewDelivery) -> Result<LaneId, Fate> {
-        self.lanes.put(new).await.map_err(Fate::failed)?;
-        Ok(new.lane.clone())
-    }
-
-    /// Wakes each lane once, and sends one message for each that was woken.
-    async fn wake_lanes(
-        &self,
-        lanes: BTreeSet<LaneId>,
-        courses: &mut [Course<'_>],
-        now: Timestamp,
-    ) {
-        let woken: Vec<(LaneId, Stored<()>)> = stream::iter(lanes)
-            .map(|lane| async move {
-                let woken = self.lanes.wake(&lane, now).await;
-                (lane, woken)
+        courses.iter_mut().for_each(|course| course.advance(usize::MAX));
+        let marks: Vec<Option<&Course<'_>>> =
+            courses.iter().map(|course| course.is_well().then_some(course)).collect();
+        let ended: Vec<Stored<()>> = stream::iter(marks)
+            .map(|course| async move {
+                match course {
+                    Some(course) => self.mark(course, now).await,
+                    None => Ok(()),
+                }
             })
-            .buffer_unordered(WIDTH)
+            .buffered(WIDTH)
             .collect()
             .await;
+        for (course, mark) in courses.iter_mut().zip(ended) {
+            course.meet_error(mark);
+        }
+    }
+
+    /// An event with many endpoints, from where it is.
+    async fn in_steps(&self, course: &mut Course<'_>, until: Timestamp) {
+        let OutboxEvent { tenant, id, .. } = course.event;
+        match self.outbox.reached(tenant, *id).await {
+            Ok(reached) => course.resume(reached),
+            Err(error) => return course.meet(Fate::failed(error)),
+        }
+        loop {
+            let now = (self.now)();
+            let puts = course.deliveries(self.step, self.deadline, now).map(|new| (0, new));
+            for (_, fate) in self.deliver(puts.collect(), now).await {
+                course.meet(fate);
+            }
+            course.advance(self.step);
+            // One lane that fails holds up no other, but the place on the row: the steps from here on are done again.
+            let is_last = course.left() == 0;
+            if course.is_well() {
+                let kept = if is_last {
+                    self.mark(course, now).await
+                } else {
+                    self.outbox.checkpoint(tenant, *id, course.done()).await
+                };
+                course.meet_error(kept);
+            }
+            if is_last || course.is_down() {
+                return;
+            }
+            if (self.now)() >= until {
+                return course.meet(Fate::Unfinished);
+            }
+        }
+    }
+
+    /// Puts deliveries with their pointers, then wakes each lane once, and sends one message for each that was woken.
+    /// Gives what failed, with the number that stood beside the delivery.
+    ///
+    /// Lanes of events that failed elsewhere are woken too: what is there may as well go.
+    async fn deliver(&self, puts: Vec<(usize, NewDelivery)>, now: Timestamp) -> Vec<(usize, Fate)> {
+        let put = |(index, new): (usize, NewDelivery)| async move {
+            let put = self.lanes.put(&new).await;
+            (index, new.lane, put)
+        };
+        let put: Vec<_> = stream::iter(puts).map(put).buffer_unordered(WIDTH).collect().await;
+        let (mut lanes, mut failed) = (BTreeMap::<LaneId, Vec<usize>>::new(), Vec::new());
+        for (index, lane, put) in put {
+            match put {
+                Ok(()) => lanes.entry(lane).or_default().push(index),
+                Err(error) => failed.push((index, Fate::failed(error))),
+            }
+        }
+        let wake = |(lane, indexes): (LaneId, Vec<usize>)| async move {
+            let woken = self.lanes.wake(&lane, now).await;
+            (lane, indexes, woken)
+        };
+        let woken: Vec<_> = stream::iter(lanes).map(wake).buffer_unordered(WIDTH).collect().await;
         let mut messages = Vec::new();
-        for (lane, woken) in woken {
-            match woken {
+        for (lane, indexes, woken) in woken {
+            match woken.map_err(Fate::failed) {
                 Ok(()) => messages.push(WakeMessage(lane)),
-                Err(error) => {
-                    let fate = Fate::failed(error);
-                    for course in courses.iter_mut().filter(|course| course.touches(&lane)) {
-                        course.worsen(fate.clone());
-                    }
+                Err(fate) => {
+                    failed.extend(indexes.into_iter().map(|index| (index, fate.clone())));
                 }
             }
         }
+        self.send(&messages).await;
+        failed
+    }
+
+    async fn send(&self, messages: &[WakeMessage]) {
         if messages.is_empty() {
             return;
         }
-        let lost = self.queue.send(&messages, Duration::ZERO).await;
+        let lost = self.queue.send(messages, Duration::ZERO).await;
         if !lost.is_empty() {
             // No failure of an event: `wake_at` stands in the lane, and the sweeper reads it.
             tracing::warn!(lost = lost.len(), sent = messages.len(), "wake messages did not go");
         }
     }
 
-    /// Marks what has come through.
-    async fn mark(&self, courses: &mut [Course<'_>], now: Timestamp) {
-        let marks: Vec<_> = courses
-            .iter()
-            .map(|course| match &course.fate {
-                Fate::Relayed(endpoints) => {
-                    Some((course.event, Relayed { at: now, endpoints: endpoints.clone() }))
-                }
-                Fate::Left(_) | Fate::Down(_) => None,
-            })
-            .collect();
-        let ended: Vec<Option<StoreError>> = stream::iter(marks)
-            .map(|mark| async move {
-                let (event, relayed) = mark?;
-                self.outbox.mark(&event.tenant, event.id, &relayed).await.err()
-            })
-            .buffered(WIDTH)
-            .collect()
-            .await;
-        for (course, error) in courses.iter_mut().zip(ended) {
-            if let Some(error) = error {
-                course.worsen(Fate::failed(error));
-            }
-        }
+    async fn mark(&self, course: &Course<'_>, now: Timestamp) -> Stored<()> {
+        let relayed = Relayed { at: now, endpoints: course.done().to_vec() };
+        self.outbox.mark(&course.event.tenant, course.event.id, &relayed).await
     }
-}
-
-impl Course<'_> {
-    fn worsen(&mut self, fate: Fate) {
-        let before = std::mem::replace(&mut self.fate, Fate::Relayed(Vec::new()));
-        self.fate = before.and(fate);
-    }
-
-    fn touches(&self, lane: &LaneId) -> bool {
-        self.deliveries.iter().any(|new| new.lane == *lane)
-    }
-}
-
-/// When a delivery is given up: some time after its event. An event that is relayed only after that has as long from
-/// now on, or it would be given up untried.
-fn deadline(event: &OutboxEvent, tried_for: Duration, now: Timestamp) -> Timestamp {
-    let from = |time: Timestamp| time.saturating_add(tried_for).unwrap_or(Timestamp::MAX);
-    let deadline = from(event.id.time());
-    if deadline > now { deadline } else { from(now) }
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@
 //! come in at all, and [`element`] the events of a request with several; [`accept`] puts it into the inbox; [`body`] is
 //! how its bytes are kept and read back, [`content`] what they mean once their [`encoding`] is undone. [`fanout`] is how
 //! one outgoing event becomes its deliveries; [`payload`] is how the bytes of an outgoing event are kept and read back,
-//! [`leaving`] what a subscriber gets of them.
+//! [`document`] what filters read in them, and [`leaving`] what a subscriber gets of them.
 //! [`bulk`] runs many events again, and [`redeliver`] sends many again.
 
 pub mod accept;
 pub mod body;
 pub mod bulk;
 pub mod content;
+pub mod document;
 pub mod element;
 pub mod encoding;
 pub mod fanout;

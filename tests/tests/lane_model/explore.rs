@@ -23,7 +23,7 @@ use domain::{
     ports::Deliveries as _,
     retry::Backoff,
 };
-use flow::fanout::{EndpointCache, FanOut};
+use flow::fanout::{EndpointCache, FanOut, STEP};
 use jiff::Timestamp;
 
 use super::store::{Door, Lane, Mistake, Shared, World};
@@ -216,10 +216,13 @@ async fn act(actor: Actor, door: Door, owner: String, pass_ms: i64) {
                 outbox: &door,
                 registry: &door,
                 queue: &door,
+                bodies: &door,
                 cache: &cache,
                 deadline: Duration::from_secs(345_600),
+                step: STEP,
+                now: || now,
             };
-            fan_out.run(&[outgoing("second")], now).await;
+            fan_out.run(&[outgoing("second")], Timestamp::MAX).await;
         }
         Actor::Redeliver => {
             let deadline = at(now.as_millisecond() + 345_600_000);

@@ -19,8 +19,8 @@ use domain::{
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{
-        Backlog, Deliveries, Due, Fanout, Lanes, Outbox, Published, Queue, Registry, SealedSecret,
-        Stored,
+        Backlog, Bodies, Deliveries, Due, Fanout, Lanes, Outbox, Published, Queue, Registry,
+        SealedSecret, Stored,
     },
     source::Source,
 };
@@ -393,12 +393,39 @@ impl Outbox for Door {
         Ok(())
     }
 
+    async fn checkpoint(&self, _: &TenantId, _: EventId, _: &[EndpointId]) -> Stored<()> {
+        unreachable!("one endpoint is one step")
+    }
+
+    async fn reached(&self, _: &TenantId, _: EventId) -> Stored<Vec<EndpointId>> {
+        unreachable!("one endpoint is one step")
+    }
+
+    async fn unmatched(
+        &self,
+        _: &TenantId,
+        _: Timestamp,
+        _: usize,
+    ) -> Stored<Vec<(Timestamp, EventId)>> {
+        unreachable!("nobody asks")
+    }
+
     async fn unrelayed(&self, _: u16, _: Timestamp, _: usize) -> Stored<Vec<(TenantId, EventId)>> {
         unreachable!("the sweeper is part of the healing")
     }
 
     async fn unrelayed_backlog(&self, _: u16) -> Stored<Backlog> {
         unreachable!("nobody asks for gauges")
+    }
+}
+
+impl Bodies for Door {
+    async fn put(&self, _: &str, _: Vec<u8>) -> Stored<()> {
+        unreachable!("the payload is small")
+    }
+
+    async fn get(&self, _: &str, _: usize) -> Stored<Option<Vec<u8>>> {
+        unreachable!("the payload is small")
     }
 }
 

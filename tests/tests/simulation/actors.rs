@@ -15,7 +15,7 @@ use domain::{
 use flow::{
     accept::Door,
     bulk::{Bulks, Step},
-    fanout::{FanOut, Fate},
+    fanout::{FanOut, Fate, STEP},
     incoming::{Fetched, Incoming},
 };
 use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
@@ -336,7 +336,7 @@ pub(crate) fn relay<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w
         return None;
     }
     process("relay", async move {
-        let fates = fan_out(world).run(&events, world.now()).await;
+        let fates = fan_out(world).run(&events, Timestamp::MAX).await;
         let is_down = fates.iter().any(|fate| matches!(fate, Fate::Down(_)));
         // The stream has one reader, but a slow one of an earlier sandbox may end after a later one.
         if !is_down && world.stream.get() == from {
@@ -345,17 +345,20 @@ pub(crate) fn relay<'w>(world: &'w World, rng: &mut StdRng) -> Option<Process<'w
     })
 }
 
-type Out<'w> = FanOut<'w, Store, Store, Store, MemoryQueue>;
-
-fn fan_out(world: &World) -> Out<'_> {
+fn fan_out(
+    world: &World,
+) -> FanOut<'_, Store, Store, Store, MemoryQueue, Store, impl Fn() -> Timestamp + Sync> {
     let store = &world.sim.store;
     FanOut {
         lanes: store,
         outbox: store,
         registry: store,
         queue: &world.wake,
+        bodies: store,
         cache: &world.cache,
         deadline: RULES.delivery_deadline,
+        step: STEP,
+        now: world.clock(),
     }
 }
 
@@ -391,6 +394,7 @@ pub(crate) async fn sweep(world: &World) -> Result<sweeper::Swept, sweeper::Swee
         inbound: &world.inbound,
         wake: &world.wake,
         errands: Errands { secrets: &MemorySecrets::default(), provider: &Nobody },
+        bodies: store,
         cache: &world.cache,
         rules: RULES,
         metrics: &world.metrics,

@@ -3,10 +3,12 @@
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use domain::{
     body::Sha256Hash,
+    id::EndpointId,
     outbox::{OutboxEvent, OutboxRow, Payload, Relayed},
     ports::{StoreError, Stored},
 };
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::{
     item::{Item, Reader, Writer, b, ms, n, s},
@@ -40,20 +42,45 @@ pub(crate) fn write(event: &OutboxEvent, shards: u16) -> Item {
 }
 
 pub(crate) fn read(item: &Item) -> Stored<OutboxRow> {
-    let event = read_event(item)?;
+    let (event, endpoints) = (read_event(item)?, read_endpoints(item)?);
     let item = Reader(item);
     let relayed = match item.str("relay_state")? {
         NEW => None,
-        DONE => Some(Relayed { at: item.time("relayed_at")?, endpoints: endpoints(item)? }),
+        DONE => Some(Relayed { at: item.time("relayed_at")?, endpoints }),
         _ => return Err(item.bad("relay_state")),
     };
     Ok(OutboxRow { event, relayed })
 }
 
-fn endpoints(item: Reader<'_>) -> Stored<Vec<domain::id::EndpointId>> {
-    let parse = |value: &AttributeValue| value.as_s().ok()?.parse().ok();
-    let ids = item.list("endpoints")?.iter();
-    ids.map(|value| parse(value).ok_or_else(|| item.bad("endpoints"))).collect()
+/// Most endpoints that stand in a row as a list that a person can read. More stand as their bare bytes, 16 each: ten
+/// thousand of them are 160 KB of the 400 KB that an item may have.
+const LISTED: usize = 500;
+
+/// The endpoints to which an event has gone.
+pub(crate) fn endpoints(ids: &[EndpointId]) -> AttributeValue {
+    if ids.len() <= LISTED {
+        AttributeValue::L(ids.iter().map(|id| s(id.to_string())).collect())
+    } else {
+        b(ids.iter().flat_map(|id| id.uuid().into_bytes()).collect::<Vec<u8>>())
+    }
+}
+
+/// The endpoints to which an event has gone so far.
+pub(crate) fn read_endpoints(item: &Item) -> Stored<Vec<EndpointId>> {
+    let reader = Reader(item);
+    match item.get("endpoints") {
+        None => Ok(Vec::new()),
+        Some(AttributeValue::B(bytes)) => {
+            let (ids, rest) = bytes.as_ref().as_chunks::<16>();
+            let ids = ids.iter().map(|id| EndpointId::new(Uuid::from_bytes(*id))).collect();
+            if rest.is_empty() { Ok(ids) } else { Err(reader.bad("endpoints")) }
+        }
+        Some(_) => {
+            let parse = |value: &AttributeValue| value.as_s().ok()?.parse().ok();
+            let ids = reader.list("endpoints")?.iter();
+            ids.map(|value| parse(value).ok_or_else(|| reader.bad("endpoints"))).collect()
+        }
+    }
 }
 
 fn read_event(item: &Item) -> Stored<OutboxEvent> {
@@ -115,10 +142,9 @@ fn attribute(json: &Value) -> Option<AttributeValue> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use domain::id::{EndpointId, EventId};
+    use domain::id::EventId;
     use jiff::Timestamp;
     use serde_json::json;
-    use uuid::Uuid;
 
     use super::*;
     use crate::item::show;
@@ -169,6 +195,20 @@ pub(crate) mod tests {
         item.insert("endpoints".to_owned(), AttributeValue::L(vec![s(endpoint.to_string())]));
         let relayed = read(&item).unwrap().relayed.unwrap();
         assert_eq!(relayed.endpoints, [endpoint]);
+    }
+
+    #[test]
+    fn endpoints_read_back_however_many_they_are() {
+        for count in [0, 1, LISTED, LISTED + 1, 10_000] {
+            let ids: Vec<_> =
+                (0..count).map(|n| EndpointId::new(Uuid::from_u128(n as u128))).collect();
+            let written = endpoints(&ids);
+            assert_eq!(written.is_l(), count <= LISTED);
+            let item = Item::from([("endpoints".to_owned(), written)]);
+            assert_eq!(read_endpoints(&item).unwrap(), ids);
+        }
+        let odd = Item::from([("endpoints".to_owned(), b(vec![0; 17]))]);
+        assert!(matches!(read_endpoints(&odd), Err(StoreError::Unreadable(_))));
     }
 
     fn image(event: &OutboxEvent) -> Value {

@@ -19,7 +19,7 @@ use domain::{
 use futures_util::{StreamExt as _, stream};
 
 use super::{Lacking, Redeliverer, WIDTH};
-use crate::payload::{Opened, open};
+use crate::document;
 
 /// Lanes and shards that are read for one page: many may be empty, and the work's row need not be written after each.
 const QUERIES: usize = 20;
@@ -200,10 +200,7 @@ where
         if endpoint.filter.is_none() {
             return Ok(would_get(endpoint, &facts, None));
         }
-        let payload = match open(event, self.bodies).await? {
-            Opened::Bytes(bytes) => serde_json::from_slice(&bytes).ok(),
-            Opened::Missing | Opened::Corrupt => None,
-        };
+        let payload = document::read(event, self.bodies).await?.ok();
         Ok(would_get(endpoint, &facts, payload.as_ref()))
     }
 

@@ -28,6 +28,8 @@ pub async fn outbox<T: Tables>(fresh: impl AsyncFn() -> T) {
         an_event_whose_endpoints_are_known_is_never_owed,
         what_is_unrelayed_is_given_oldest_first_and_strictly_before,
         the_backlog_counts_what_is_still_new,
+        an_event_in_steps_says_how_far_it_is_and_stays_owed,
+        what_was_relayed_to_nobody_is_listed_for_its_tenant,
     );
 }
 
@@ -207,5 +209,56 @@ async fn the_backlog_counts_what_is_still_new(on: &impl Tables) -> Kept {
     let relayed = Relayed { at: at(9), endpoints: Vec::new() };
     on.outbox().mark(&demo(), event_id(0, 0), &relayed).await?;
     assert_eq!(backlog().await?, Backlog { count: 4, oldest: Some(at(1)) });
+    Ok(())
+}
+
+/// OUT-fanout-partial
+async fn an_event_in_steps_says_how_far_it_is_and_stays_owed(on: &impl Tables) -> Kept {
+    let event = outgoing(event_id(0, 1), b"body");
+    on.outbox().publish(&event, None).await?;
+    assert!(on.outbox().reached(&demo(), event.id).await?.is_empty());
+    let all: Vec<_> = (0..1_500).map(|n| EndpointId::new(Uuid::from_u128(n))).collect();
+    for count in [500, 1_000] {
+        let so_far: Vec<_> = all.iter().take(count).copied().collect();
+        on.outbox().checkpoint(&demo(), event.id, &so_far).await?;
+        assert_eq!(on.outbox().reached(&demo(), event.id).await?, so_far);
+        let row = on.outbox().event(&demo(), event.id).await?.unwrap();
+        assert_eq!(row, OutboxRow { event: event.clone(), relayed: None });
+        assert_eq!(unrelayed(on, at(60)).await?, [(demo(), event.id)]);
+    }
+    let relayed = Relayed { at: at(5), endpoints: all.clone() };
+    on.outbox().mark(&demo(), event.id, &relayed).await?;
+    // Somebody slower, who does not know that it is done.
+    on.outbox().checkpoint(&demo(), event.id, all.split_at(500).0).await?;
+    on.outbox().mark(&demo(), event.id, &Relayed { at: at(6), endpoints: Vec::new() }).await?;
+    assert_eq!(on.outbox().reached(&demo(), event.id).await?, all);
+    let row = on.outbox().event(&demo(), event.id).await?.unwrap();
+    assert_eq!(row, OutboxRow { event, relayed: Some(relayed) });
+    assert!(unrelayed(on, at(60)).await?.is_empty());
+    on.outbox().checkpoint(&demo(), event_id(0, 2), &all).await?;
+    assert_eq!(on.outbox().event(&demo(), event_id(0, 2)).await?, None);
+    Ok(())
+}
+
+async fn what_was_relayed_to_nobody_is_listed_for_its_tenant(on: &impl Tables) -> Kept {
+    let somebody = vec![EndpointId::new(Uuid::from_u128(1))];
+    for n in 0..20_u32 {
+        let event = outgoing(event_id(n.into(), n), b"body");
+        on.outbox().publish(&event, None).await?;
+        let endpoints = if n % 2 == 0 { Vec::new() } else { somebody.clone() };
+        if n < 18 {
+            on.outbox().mark(&demo(), event.id, &Relayed { at: at(60), endpoints }).await?;
+        }
+    }
+    let expected: Vec<_> =
+        (0..9).rev().map(|n| (at(2 * n), event_id(2 * n, 2 * u32::try_from(n).unwrap()))).collect();
+    assert_eq!(on.outbox().unmatched(&demo(), at(60), 100).await?, expected);
+    let pages: Vec<_> = expected.chunks(4).collect();
+    let mut before = at(60);
+    for page in pages {
+        assert_eq!(on.outbox().unmatched(&demo(), before, 4).await?, page);
+        before = page.last().unwrap().0;
+    }
+    assert!(on.outbox().unmatched(&"other".parse().unwrap(), at(60), 100).await?.is_empty());
     Ok(())
 }

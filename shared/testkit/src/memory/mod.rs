@@ -84,6 +84,8 @@ pub struct Tables {
     pub requests: BTreeMap<(TenantId, String), (EventId, Sha256Hash)>,
     /// Outgoing events.
     pub outbox: BTreeMap<(TenantId, EventId), OutboxRow>,
+    /// To whom events have gone so far that go in steps.
+    pub reached: BTreeMap<(TenantId, EventId), Vec<EndpointId>>,
     /// Outgoing events in the order in which they were written, as the stream gives them.
     pub stream: Vec<OutboxEvent>,
     /// Lanes.

@@ -1,7 +1,7 @@
 //! The outbox in memory.
 
 use domain::{
-    id::{EventId, TenantId, shard_of},
+    id::{EndpointId, EventId, TenantId, shard_of},
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{Backlog, Outbox, Published, Stored},
 };
@@ -61,9 +61,57 @@ impl Outbox for Store {
     async fn mark(&self, tenant: &TenantId, id: EventId, relayed: &Relayed) -> Stored<()> {
         let key = (tenant.clone(), id);
         self.call("outbox.mark", |tables| {
-            if let Some(row) = tables.outbox.get_mut(&key) {
+            if let Some(row) = tables.outbox.get_mut(&key).filter(|row| row.relayed.is_none()) {
                 row.relayed = Some(relayed.clone());
+                tables.reached.remove(&key);
             }
+        })
+        .await
+    }
+
+    async fn checkpoint(
+        &self,
+        tenant: &TenantId,
+        id: EventId,
+        so_far: &[EndpointId],
+    ) -> Stored<()> {
+        let key = (tenant.clone(), id);
+        self.call("outbox.checkpoint", |tables| {
+            if tables.outbox.get(&key).is_some_and(|row| row.relayed.is_none()) {
+                tables.reached.insert(key, so_far.to_vec());
+            }
+        })
+        .await
+    }
+
+    async fn reached(&self, tenant: &TenantId, id: EventId) -> Stored<Vec<EndpointId>> {
+        let key = (tenant.clone(), id);
+        self.call("outbox.reached", |tables| {
+            let relayed = tables.outbox.get(&key).and_then(|row| row.relayed.as_ref());
+            let relayed = relayed.map(|relayed| relayed.endpoints.clone());
+            relayed.or_else(|| tables.reached.get(&key).cloned()).unwrap_or_default()
+        })
+        .await
+    }
+
+    async fn unmatched(
+        &self,
+        tenant: &TenantId,
+        before: Timestamp,
+        limit: usize,
+    ) -> Stored<Vec<(Timestamp, EventId)>> {
+        self.call("outbox.unmatched", |tables| {
+            let is_unmatched = |row: &&OutboxRow| {
+                row.relayed.as_ref().is_some_and(|relayed| relayed.endpoints.is_empty())
+            };
+            let events = tables.outbox.values().filter(is_unmatched).map(|row| &row.event);
+            let mut found: Vec<_> = events
+                .filter(|event| event.tenant == *tenant && event.occurred_at < before)
+                .map(|event| (event.occurred_at, event.id))
+                .collect();
+            found.sort_unstable_by(|a, b| b.cmp(a));
+            found.truncate(limit);
+            found
         })
         .await
     }
