@@ -42,26 +42,32 @@ impl App {
         let (seeing, answering) = (std::sync::Arc::clone(&seen), std::sync::Arc::clone(&answers));
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let seeing: std::sync::Arc<std::sync::Mutex<Vec<Seen>>> = std::sync::Arc::clone(&seeing);
-                let answering: std::sync::Arc<std::sync::Mutex<Vec<u16>>> = std::sync::Arc::clone(&answering);
-                let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                    let (seeing, answering) = (std::sync::Arc::clone(&seeing), std::sync::Arc::clone(&answering));
-                    async move {
-                        let (head, body) = request.into_parts();
-                        let body = body.collect().await?.to_bytes().to_vec();
-                        let target = head.uri.to_string();
-                        if let Ok(mut seen) = seeing.lock() {
-                            seen.push(Seen { target, headers: head.headers, body });
+                let seeing: std::sync::Arc<std::sync::Mutex<Vec<Seen>>> =
+                    std::sync::Arc::clone(&seeing);
+                let answering: std::sync::Arc<std::sync::Mutex<Vec<u16>>> =
+                    std::sync::Arc::clone(&answering);
+                let service = hyper::service::service_fn(
+                    move |request: http::Request<hyper::body::Incoming>| {
+                        let (seeing, answering) =
+                            (std::sync::Arc::clone(&seeing), std::sync::Arc::clone(&answering));
+                        async move {
+                            let (head, body) = request.into_parts();
+                            let body = body.collect().await?.to_bytes().to_vec();
+                            let target = head.uri.to_string();
+                            if let Ok(mut seen) = seeing.lock() {
+                                seen.push(Seen { target, headers: head.headers, body });
+                            }
+                            let status = answering
+                                .lock()
+                                .ok()
+                                .and_then(|mut next| (!next.is_empty()).then(|| next.remove(0)));
+                            let mut response = http::Response::new(Full::<bytes::Bytes>::default());
+                            *response.status_mut() = StatusCode::from_u16(status.unwrap_or(204))
+                                .unwrap_or(StatusCode::OK);
+                            Ok::<_, hyper::Error>(response)
                         }
-                        let status = answering.lock().ok().and_then(|mut next| {
-                            (!next.is_empty()).then(|| next.remove(0))
-                        });
-                        let mut response = http::Response::new(Full::<bytes::Bytes>::default());
-                        *response.status_mut() =
-                            StatusCode::from_u16(status.unwrap_or(204)).unwrap_or(StatusCode::OK);
-                        Ok::<_, hyper::Error>(response)
-                    }
-                });
+                    },
+                );
                 tokio::spawn(
                     hyper::server::conn::http1::Builder::new()
                         .serve_connection(hyper_util::rt::TokioIo::new(stream), service),
@@ -175,7 +181,8 @@ fn verify(seen: &Seen, secret: &str) -> Result<()> {
 async fn real_events_come_to_this_machine_signed_and_nothing_is_left_at_the_end() -> Result<()> {
     let host = Host::start(Setup::IN_MEMORY).await?;
     let app = App::start().await?;
-    let mut listening = Listening::start(&host, &app.url, &["--type", "invoice.*", "--timeout", "1"])?;
+    let mut listening =
+        Listening::start(&host, &app.url, &["--type", "invoice.*", "--timeout", "1"])?;
     let secret = listening.until("is signed with its secret: ")?;
     let secret = secret.rsplit(' ').next().context("a secret")?.to_owned();
     listening.until("Forwarding to ")?;
@@ -198,7 +205,8 @@ async fn real_events_come_to_this_machine_signed_and_nothing_is_left_at_the_end(
         ids.push(one.headers.get("webhook-id").context("an id")?.to_str()?.to_owned());
     }
     ids.sort();
-    let again: Vec<_> = ids.iter().filter(|id| ids.iter().filter(|other| other == id).count() > 1).collect();
+    let again: Vec<_> =
+        ids.iter().filter(|id| ids.iter().filter(|other| other == id).count() > 1).collect();
     ensure!(again.len() == 2, "{ids:?}");
     ids.dedup();
     published.sort();
@@ -272,7 +280,9 @@ async fn a_poller_that_dies_gets_it_again_and_strangers_get_nothing() -> Result<
     let acks = json!({"receipts": [second, first]});
     let acked = client.post(&format!("{poll}/ack"), &acks).await?.good()?;
     let results: Vec<_> = ["/acknowledged/0/result", "/acknowledged/1/result"]
-        .map(|pointer| acked.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned())
+        .map(|pointer| {
+            acked.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+        })
         .into();
     ensure!(results == ["acknowledged", "before"], "{acked}");
     host.api()?.until_outgoing(TENANT, &event, "succeeded").await?;

@@ -1,7 +1,7 @@
 //! An exhaustive model of the lane protocol: the real drain and the real fan-out, over a store that lets one actor at a
 //! time take one step.
 //!
-//! Two holders, the relay and a person who redelivers take their steps in every possible order, while the clock may jump
+//! Two holders, the relay and a person who redelivers or stops the endpoint take their steps in every possible order, while the clock may jump
 //! past leases and due times between any two of them. At *every* state that is reached, everything dies: all actors and
 //! all messages are dropped, and the store is healed as the product heals itself, by the sweeper (lanes whose `wake_at`
 //! has come, events that are still NEW) and nothing else. Whatever is then still pending and never comes up again is
@@ -9,7 +9,8 @@
 //! lease; an actor that simply is not run again is a dead one.
 //!
 //! A model that cannot find a mistake proves nothing: with a release that ignores the count of wakes, and with a repair
-//! that forgets to put the right pointer, the same search must strand a delivery; with a mark that is ignored, it must send
+//! that forgets to put the right pointer, the same search must strand a delivery, and so it must when the two kinds of
+//! pointers are read in the wrong order; with a mark that is ignored, it must send
 //! an event twice to an endpoint that does not recognise repetitions.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
@@ -41,6 +42,12 @@ fn two_who_must_not_repeat(tick_ms: i64, failures: u32) -> Scenario {
     let actors = vec![Actor::Holder, Actor::Holder];
     let (late, idempotent) = (true, false);
     Scenario { actors, tick_ms, ticks: 1, failures, late, idempotent, ..Scenario::default() }
+}
+
+/// An endpoint is stopped while a holder is at work, and the next one comes when the lease of the first has expired.
+fn stopped_under_two_holders(failures: u32) -> Scenario {
+    let actors = vec![Actor::Holder, Actor::Holder, Actor::Stop];
+    Scenario { actors, ticks: 1, failures, late: true, ..Scenario::default() }
 }
 
 fn assert_nothing_is_stranded(scenario: &Scenario) {
@@ -99,6 +106,29 @@ fn an_endpoint_without_idempotency_sees_each_event_once_at_most() {
     for (tick_ms, failures) in [(61_000, 0), (31_000, 0), (61_000, 1)] {
         assert_nothing_is_stranded(&two_who_must_not_repeat(tick_ms, failures));
     }
+}
+
+/// DLV-disabled-events-vanish: what is held is found again when it has been held for long enough. A delivery moves from
+/// the fresh ones to the retries under the eyes of whoever looks when that will be.
+#[test]
+fn stopping_an_endpoint_strands_nothing() {
+    for failures in [0, 1] {
+        assert_nothing_is_stranded(&stopped_under_two_holders(failures));
+    }
+}
+
+/// See `domain::lane::Kind`.
+#[test]
+fn reading_retries_before_fresh_ones_strands_a_delivery() {
+    let stranded = stranding(&stopped_under_two_holders(1), Mistake::RetriesReadFirst);
+    assert!(stranded.is_some(), "the model is blind to the order of the two kinds of pointers");
+}
+
+/// A delivery that failed is pointed at among the retries, by the holder or by whoever repairs it.
+#[test]
+fn a_retry_without_its_pointer_strands_a_delivery() {
+    let stranded = stranding(&relay_meets_holders(61_000, 1), Mistake::RetryNotPointed);
+    assert!(stranded.is_some(), "the model is blind to a retry that nothing points at");
 }
 
 #[test]

@@ -4,17 +4,23 @@
 //! queue, an [`entry`] to a bus. The id and the bytes never change; timestamp and signature belong to the attempt, so that
 //! a retry after ten hours passes the same freshness check as the first try. The event's id is the idempotency key, the
 //! same on every try and on every redelivery.
+//!
+//! [`keys`] are kept between attempts; `auth` and `token` are how an endpoint is shown who we are beside the signature.
 
+mod auth;
 pub mod entry;
+pub mod keys;
 pub mod message;
-pub mod post;
+mod post;
+mod receiver;
+mod token;
 
 use std::time::Duration;
 
 use domain::{
-    address::{AddressPolicy, BadUrl, EndpointUrl},
+    address::AddressPolicy,
     delivery::{Attempt, Cause, Delivery, Outcome, retry_after},
-    destination::{Destination, QueueUrl},
+    destination::{BusArn, Destination, QueueUrl},
     endpoint::Endpoint,
     id::TenantId,
     lane::LaneId,
@@ -24,11 +30,12 @@ use domain::{
 use flow::payload::{self, Opened};
 use jiff::Timestamp;
 use runtime::telemetry::{Metrics, Unit, chain};
-use signing::{EndpointSecret, Secret};
 
+pub use self::post::Posted;
+use self::{keys::Keys, receiver::Receiver, token::NoToken};
 use crate::{
     drain::{Edge, Prepared, Sender},
-    transport::{Answered, Entry, Failed, Message, Post, Targets, Transport},
+    transport::{Answered, Entry, Failed, Message, Targets, Transport},
 };
 
 /// Makes attempts, whatever kind of endpoint it is.
@@ -36,8 +43,8 @@ use crate::{
 pub struct Attempts<'a, O, K, B, T, A> {
     /// Where events stand.
     pub outbox: &'a O,
-    /// Opens the endpoints' secrets.
-    pub keyring: &'a K,
+    /// Opens the endpoints' secrets, and keeps their tokens.
+    pub keys: &'a Keys<K>,
     /// Large payloads.
     pub bodies: &'a B,
     /// The way out to what tenants chose.
@@ -46,6 +53,8 @@ pub struct Attempts<'a, O, K, B, T, A> {
     pub targets: &'a A,
     /// What may be dialled.
     pub policy: AddressPolicy,
+    /// Longest time for a whole attempt, with whatever is asked for it.
+    pub within: Duration,
     /// What is counted.
     pub metrics: &'a Metrics,
     /// Time and chance.
@@ -61,12 +70,9 @@ pub struct Target {
 
 #[derive(Debug)]
 enum Place {
-    Url {
-        url: Result<EndpointUrl, BadUrl>,
-        secrets: Vec<EndpointSecret>,
-    },
+    Url(Box<Receiver>),
     Queue(QueueUrl),
-    Bus(domain::destination::BusArn),
+    Bus(BusArn),
     /// Nothing can be sent there now.
     Nowhere(Cause),
 }
@@ -75,7 +81,7 @@ enum Place {
 #[derive(Debug)]
 pub enum Request {
     /// To a URL.
-    Post(Post),
+    Post(Posted),
     /// To a queue.
     Message(Message),
     /// To a bus.
@@ -100,6 +106,12 @@ enum Missing {
     Corrupt,
     #[error("the endpoint has no secret that can be used")]
     Secret,
+    #[error("the endpoint's own headers cannot be had; set them anew")]
+    Own,
+    #[error("the endpoint's auth cannot be had; set it anew")]
+    Auth,
+    #[error("the event cannot be written in the endpoint's style")]
+    Style(#[source] serde_json::Error),
     #[error("a header cannot be written")]
     Header,
     #[error("the store refused")]
@@ -126,9 +138,7 @@ where
     async fn open(&self, endpoint: Endpoint, sealed: Vec<SealedSecret>) -> Stored<Target> {
         let place = match &endpoint.destination {
             Destination::Https(url) => {
-                let secrets = self.secrets(&endpoint, &sealed).await?;
-                // Checked again at every send: the row may be older than a rule.
-                Place::Url { url: EndpointUrl::parse(url, &self.policy), secrets }
+                Place::Url(Box::new(self.receiver(&endpoint, url, &sealed).await?))
             }
             Destination::Queue(queue) if self.targets.is_own(queue) => {
                 Place::Nowhere(Cause::BlockedAddress)
@@ -164,7 +174,7 @@ where
 
     async fn send(&self, lane: &LaneId, delivery: &Delivery, ready: Ready) -> Attempt {
         let answer = match ready.request {
-            Request::Post(post) => self.transport.post(post).await,
+            Request::Post(posted) => self.post(posted).await,
             Request::Message(message) => self.targets.message(message).await,
             Request::Entry(entry) => self.targets.put(entry).await,
         };
@@ -208,41 +218,38 @@ where
     K: Keyring,
     B: Bodies,
 {
-    /// The secrets of an endpoint that can be used now.
-    async fn secrets(
+    /// The event, and its bytes.
+    async fn event(
         &self,
-        endpoint: &Endpoint,
-        sealed: &[SealedSecret],
-    ) -> Stored<Vec<EndpointSecret>> {
-        let now = (self.edge.now)();
-        let mut secrets = Vec::new();
-        let active =
-            |secret: &&SealedSecret| secret.expires_at.is_none_or(|expires_at| expires_at > now);
-        for secret in sealed.iter().filter(active) {
-            let opened = self.keyring.unseal(&endpoint.tenant, endpoint.id, &secret.sealed).await;
-            let text = match opened {
-                Ok(text) => text,
-                Err(error) if error.is_transient() => return Err(error),
-                // Another secret may still do. Without any, nothing is sent.
-                Err(error) => {
-                    tracing::error!(
-                        tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = secret.id,
-                        error = %error, "a secret cannot be opened"
-                    );
-                    continue;
-                }
-            };
-            match EndpointSecret::parse(&Secret::new(text.expose())) {
-                Ok(opened) => secrets.push(opened),
-                Err(error) => tracing::error!(
-                    tenant = %endpoint.tenant, endpoint = %endpoint.id, secret = secret.id,
-                    error = %error, "a secret cannot be used"
-                ),
-            }
-        }
-        Ok(secrets)
+        target: &Target,
+        delivery: &Delivery,
+    ) -> Result<(OutboxEvent, Vec<u8>), Unready> {
+        let event = self.row(target, delivery).await?;
+        let bytes = self.payload(&event).await?;
+        Ok((event, bytes))
     }
 
+    async fn row(&self, target: &Target, delivery: &Delivery) -> Result<OutboxEvent, Unready> {
+        let row = self.outbox.event(&target.tenant, delivery.event).await?;
+        Ok(row.ok_or(Missing::Event)?.event)
+    }
+
+    async fn payload(&self, event: &OutboxEvent) -> Result<Vec<u8>, Unready> {
+        match payload::open(event, self.bodies).await? {
+            Opened::Bytes(bytes) => Ok(bytes),
+            Opened::Missing => Err(Missing::Payload.into()),
+            Opened::Corrupt => Err(Missing::Corrupt.into()),
+        }
+    }
+}
+
+impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A>
+where
+    O: Outbox,
+    K: Keyring,
+    B: Bodies,
+    T: Transport,
+{
     async fn request(
         &self,
         target: &Target,
@@ -252,18 +259,8 @@ where
     ) -> Result<Request, Unready> {
         match &target.place {
             Place::Nowhere(cause) => Err(Failed::new(*cause).into()),
-            Place::Url { url, secrets } => {
-                let url = url.clone().map_err(|bad| Failed {
-                    cause: Cause::BlockedAddress,
-                    source: Some(bad.into()),
-                })?;
-                if secrets.is_empty() {
-                    return Err(Missing::Secret.into());
-                }
-                let (event, body) = self.event(target, delivery).await?;
-                let headers = post::headers(&event, secrets, number, sent, &body);
-                let headers = headers.ok_or(Missing::Header)?;
-                Ok(Request::Post(Post { url, headers, body: body.into() }))
+            Place::Url(receiver) => {
+                Ok(Request::Post(self.posted(receiver, target, delivery, number, sent).await?))
             }
             Place::Queue(queue) => {
                 let (event, body) = self.event(target, delivery).await?;
@@ -273,21 +270,6 @@ where
                 let (event, body) = self.event(target, delivery).await?;
                 Ok(Request::Entry(entry::of(bus, &event, body)?))
             }
-        }
-    }
-
-    /// The event, and its bytes.
-    async fn event(
-        &self,
-        target: &Target,
-        delivery: &Delivery,
-    ) -> Result<(OutboxEvent, Vec<u8>), Unready> {
-        let row = self.outbox.event(&target.tenant, delivery.event).await?;
-        let event = row.ok_or(Missing::Event)?.event;
-        match payload::open(&event, self.bodies).await? {
-            Opened::Bytes(bytes) => Ok((event, bytes)),
-            Opened::Missing => Err(Missing::Payload.into()),
-            Opened::Corrupt => Err(Missing::Corrupt.into()),
         }
     }
 }
@@ -304,15 +286,14 @@ impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A> {
         let number = delivery.attempts.saturating_add(1);
         let now = (self.edge.now)();
         let (outcome, excerpt) = match answer {
-            Ok(answered) => {
-                let asked = answered.retry_after.and_then(|value| retry_after(&value, now));
-                let retry_after_ms = asked.map(millis);
-                let outcome = Outcome::Answered { status: answered.status, retry_after_ms };
-                (outcome, answered.excerpt)
-            }
+            Ok(answered) => outcome(answered, now),
             Err(failed) => {
                 log_failure(lane, delivery, number, &failed);
-                (Outcome::Failed { cause: failed.cause }, String::new())
+                // What is wrong with a token is for those who can mend it; other reasons may name addresses.
+                let told =
+                    failed.source.as_ref().and_then(|source| source.downcast_ref::<NoToken>());
+                let excerpt = told.map(ToString::to_string).unwrap_or_default();
+                (Outcome::Failed { cause: failed.cause }, excerpt)
             }
         };
         let took = Duration::try_from(now.duration_since(began)).unwrap_or_default();
@@ -323,6 +304,18 @@ impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A> {
         self.metrics.record("deliveries_attempt_latency", Unit::Milliseconds, None, latency);
         Attempt { number, at: began, duration_ms, outcome, excerpt }
     }
+}
+
+/// What an answer means, and what is shown of it.
+fn outcome(answered: Answered, now: Timestamp) -> (Outcome, String) {
+    let Answered { status, retry_after: pause, excerpt, steer, is_redirect } = answered;
+    let outcome = if is_redirect && steer.is_none() {
+        Outcome::Failed { cause: Cause::Redirect }
+    } else {
+        let asked = pause.and_then(|value| retry_after(&value, now));
+        Outcome::answered(status, asked.map(millis), steer)
+    };
+    (outcome, excerpt)
 }
 
 /// What an operator needs beyond the one word of the outcome: addresses, names of certificates.

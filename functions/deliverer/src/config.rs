@@ -3,8 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use domain::{
-    address::AddressPolicy, breaker::Limits, delivery::Schedule, endpoint::HealthLimits,
-    retry::Backoff,
+    address::AddressPolicy, breaker::Limits, delivery::Schedule, destination::BusArn,
+    endpoint::HealthLimits, retry::Backoff,
 };
 use runtime::{
     aws::Settings,
@@ -30,6 +30,8 @@ pub struct Config {
     pub bodies_url: String,
     /// Where wake messages go.
     pub wake_queue_url: String,
+    /// The operators' bus.
+    pub ops_bus: BusArn,
     /// Shards of the index of sleeping lanes.
     pub wake_shards: u16,
     /// How long a finished delivery stays.
@@ -67,6 +69,7 @@ impl Config {
         let registry_table = env.text("REGISTRY_TABLE");
         let bodies_url = env.text("BODIES_URL");
         let wake_queue_url = env.url("WAKE_QUEUE_URL");
+        let ops_bus = env.parsed("OPS_BUS_ARN", "the ARN of an event bus");
         let wake_shards = env.number("WAKE_SHARDS", 1..=64);
         let delivery_retention = env.millis("DELIVERY_RETENTION_MS", SECOND..=3660 * DAY);
         let rules = rules(env);
@@ -82,6 +85,7 @@ impl Config {
             registry_table: registry_table?,
             bodies_url: bodies_url?,
             wake_queue_url: wake_queue_url?,
+            ops_bus: ops_bus?,
             wake_shards: wake_shards?,
             delivery_retention: delivery_retention?,
             rules: rules?,
@@ -170,6 +174,7 @@ mod tests {
             "LOCAL_ALLOW_LOOPBACK",
             "LOCAL_EXTRA_ROOT",
             "LOG_LEVEL",
+            "OPS_BUS_ARN",
             "OUTBOX_TABLE",
             "REGISTRY_TABLE",
             "RESPONSE_KEPT_BYTES",

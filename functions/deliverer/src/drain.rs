@@ -7,9 +7,13 @@
 //! release by a holder that saw nothing. The lease only saves work: a holder that outlives it does no harm, because each
 //! write has its own condition. `tests/tests/lane_model.rs` runs this code through every order of steps of two holders.
 
+mod agenda;
 mod due;
 mod polled;
 mod rest;
+mod standing;
+mod tell;
+mod turn;
 
 use std::time::Duration;
 
@@ -20,9 +24,12 @@ use domain::{
     endpoint::{Endpoint, HealthLimits},
     lane::{Found, Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
-    ports::{Deliveries, Due, Lanes, Queue, Registry, SealedSecret, StoreError, Stored},
+    ports::{Deliveries, Due, Lanes, Notices, Queue, Registry, SealedSecret, StoreError, Stored},
 };
 use jiff::Timestamp;
+use runtime::telemetry::Metrics;
+
+use self::standing::Standing;
 
 /// Pointers that are read at once.
 const PAGE: usize = 50;
@@ -88,6 +95,11 @@ pub trait Sender: Sync {
         delivery: &Delivery,
         request: Self::Request,
     ) -> impl Future<Output = Attempt> + Send;
+
+    /// Waits until the next request may leave an endpoint with a rate.
+    fn wait(&self, wait: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(wait)
+    }
 }
 
 /// An attempt before its request leaves.
@@ -101,7 +113,7 @@ pub enum Prepared<R> {
 
 /// What draining needs.
 #[derive(Debug)]
-pub struct Drain<'a, L, R, Q, S> {
+pub struct Drain<'a, L, R, Q, S, N> {
     /// Lanes and deliveries.
     pub lanes: &'a L,
     /// Endpoints.
@@ -110,6 +122,10 @@ pub struct Drain<'a, L, R, Q, S> {
     pub queue: &'a Q,
     /// Makes the attempts.
     pub sender: &'a S,
+    /// What owners of endpoints are told.
+    pub notices: &'a N,
+    /// What is counted.
+    pub metrics: &'a Metrics,
     /// The rules.
     pub rules: &'a Rules,
     /// Time and chance.
@@ -154,22 +170,25 @@ enum Repeats {
 }
 
 /// A holder at work.
-struct Pass<'d, 'a, L, R, Q, S> {
-    drain: &'d Drain<'a, L, R, Q, S>,
+struct Pass<'d, 'a, L, R, Q, S, N> {
+    drain: &'d Drain<'a, L, R, Q, S, N>,
     hold: Hold,
     left: Left,
+    /// The endpoint and its health, as they were read last.
+    standing: Option<Standing>,
     /// When the pass ends.
     until: Timestamp,
     /// Whether it has changed anything.
     did: bool,
 }
 
-impl<L, R, Q, S> Drain<'_, L, R, Q, S>
+impl<L, R, Q, S, N> Drain<'_, L, R, Q, S, N>
 where
     L: Lanes + Deliveries,
     R: Registry,
     Q: Queue<WakeMessage>,
     S: Sender,
+    N: Notices,
 {
     /// Drains a lane until nothing is due or the pass ends. `owner` must be new for each call.
     ///
@@ -183,7 +202,7 @@ where
             Take::Absent => return Ok(Ended::Absent),
         };
         let left = hold.left;
-        let mut pass = Pass { drain: self, hold, left, until, did: false };
+        let mut pass = Pass { drain: self, hold, left, standing: None, until, did: false };
         let ended = pass.run().await;
         if ended.is_err() {
             pass.let_go().await;
@@ -231,16 +250,18 @@ where
     }
 }
 
-impl<L, R, Q, S> Pass<'_, '_, L, R, Q, S>
+impl<L, R, Q, S, N> Pass<'_, '_, L, R, Q, S, N>
 where
     L: Lanes + Deliveries,
     R: Registry,
     Q: Queue<WakeMessage>,
     S: Sender,
+    N: Notices,
 {
     async fn run(&mut self) -> Stored<Ended> {
         loop {
             let stop = self.look().await?;
+            self.tell_owed().await;
             if let Some(ended) = self.release(stop).await? {
                 return Ok(ended);
             }
@@ -254,24 +275,27 @@ where
         }
         let (drain, LaneId { tenant, endpoint, .. }) = (self.drain, &self.hold.lane);
         let Some((found, secrets)) = drain.registry.endpoint(tenant, *endpoint).await? else {
+            self.standing = None;
             return self.cancel_all().await;
         };
-        let health = drain.lanes.health(tenant, *endpoint).await?;
-        if let Some(since) = found.stopped_since(&health) {
-            return self.hold_all(Some(since)).await;
+        let health = found.health_now(drain.lanes.health(tenant, *endpoint).await?);
+        let stopped = found.stopped_since(&health);
+        self.standing = Some(Standing { endpoint: found.clone(), health });
+        let now = drain.now();
+        if let Some(since) = stopped {
+            // Whatever it was stopped for, what waits meanwhile must not hit it all at once.
+            self.left.breaker = self.left.breaker.rested(now);
+            return self.hold_all(since).await;
         }
         if matches!(found.destination, Destination::Poll(_)) {
-            return self.leave_to_poller().await;
+            return self.leave_to_poller(&found).await;
         }
-        let now = drain.now();
         if let Some(open_until) = self.left.breaker.open(now) {
-            self.give_up_overdue(now).await?;
+            self.give_up_overdue(&found, now).await?;
             return Ok(Stop::Sleep(Some(open_until)));
         }
-        let width = found.lane_width(drain.rules.concurrency, now);
-        let repeats = if found.idempotent { Repeats::Harmless } else { Repeats::Forbidden };
-        let target = drain.sender.open(found, secrets).await?;
-        self.deliver(&target, repeats, width, health).await
+        let target = drain.sender.open(found.clone(), secrets).await?;
+        self.deliver(&target, &found).await
     }
 
     /// L4. `None`: back to L2.
@@ -280,12 +304,15 @@ where
         let (wake_at, ended) = match stop {
             Stop::Look => return Ok(None),
             Stop::Lost => return Ok(Some(Ended::Lost)),
-            Stop::Sleep(wake_at) => (wake_at, Ended::Asleep(wake_at)),
+            Stop::Sleep(wake_at) => {
+                let wake_at = self.awake_until_told(wake_at, now);
+                (wake_at, Ended::Asleep(wake_at))
+            }
             Stop::OutOfTime => (Some(now), Ended::Continued),
         };
         match self.drain.lanes.release(&self.hold, wake_at, self.left).await? {
             Release::Done => {
-                if let Some(wait) = self.message_after(stop, now) {
+                if let Some(wait) = self.message_after(ended, now) {
                     // If it is lost, the sweeper finds `wake_at`.
                     let message = [WakeMessage(self.hold.lane.clone())];
                     self.drain.queue.send(&message, wait).await;
@@ -301,18 +328,18 @@ where
     }
 
     /// How long the message to the next holder waits; `None` if the sweeper wakes the lane.
-    fn message_after(&self, stop: Stop, now: Timestamp) -> Option<Duration> {
-        match stop {
-            Stop::OutOfTime => Some(Duration::ZERO),
+    fn message_after(&self, ended: Ended, now: Timestamp) -> Option<Duration> {
+        match ended {
+            Ended::Continued => Some(Duration::ZERO),
             // Only a pass that did something sends one. If each did, every wake of a lane that waits would leave a
             // message behind, which finds nothing to do and leaves another.
-            Stop::Sleep(Some(wake_at)) if self.did => {
+            Ended::Asleep(Some(wake_at)) if self.did => {
                 let wait = Duration::try_from(wake_at.duration_since(now)).unwrap_or_default();
                 // Upwards to whole seconds, which is all a queue knows: too early would find nothing due.
                 let wait = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
                 (wait <= LONGEST_DELAY).then_some(wait)
             }
-            Stop::Sleep(_) | Stop::Look | Stop::Lost => None,
+            Ended::Asleep(_) | Ended::Busy | Ended::Absent | Ended::Lost => None,
         }
     }
 

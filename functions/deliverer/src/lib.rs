@@ -19,7 +19,7 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use domain::{
     lane::LaneId,
     message::{BadMessage, Message as _, WakeMessage},
-    ports::{Bodies, Deliveries, Keyring, Lanes, Outbox, Queue, Registry, StoreError},
+    ports::{Bodies, Deliveries, Keyring, Lanes, Notices, Outbox, Queue, Registry, StoreError},
 };
 use egress::resolve::Resolve;
 use jiff::Timestamp;
@@ -31,6 +31,7 @@ use self::{
     transport::Targets,
 };
 pub use self::{
+    attempt::keys::Keys,
     config::Config,
     drain::Edge,
     transport::{client::Dialler, targets::AwsTargets},
@@ -47,15 +48,15 @@ pub struct Deliverer<L, O, R, K, B, Q, N, A> {
     pub outbox: O,
     /// Endpoints.
     pub registry: R,
-    /// Opens the endpoints' secrets.
-    pub keyring: K,
+    /// Opens the endpoints' secrets, and remembers them.
+    pub keys: Keys<K>,
     /// Large payloads.
     pub bodies: B,
     /// The wake queue.
     pub queue: Q,
     /// Makes clients.
     pub dialler: Dialler<N>,
-    /// Queues and buses.
+    /// Queues and buses, those of the operators included.
     pub targets: A,
     /// The rules of draining.
     pub rules: Rules,
@@ -96,7 +97,7 @@ where
     B: Bodies,
     Q: Queue<WakeMessage>,
     N: Resolve,
-    A: Targets,
+    A: Targets + Notices,
 {
     /// Drains the lanes that a batch of wake messages names. `request` is new for each invocation, which ends at
     /// `ends`, in milliseconds since the epoch.
@@ -151,11 +152,12 @@ where
         let client = self.dialler.client();
         let sender = Attempts {
             outbox: &self.outbox,
-            keyring: &self.keyring,
+            keys: &self.keys,
             bodies: &self.bodies,
             transport: &client,
             targets: &self.targets,
             policy: self.dialler.bounds().policy,
+            within: self.dialler.bounds().attempt,
             metrics: &self.metrics,
             edge: self.edge,
         };
@@ -164,6 +166,8 @@ where
             registry: &self.registry,
             queue: &self.queue,
             sender: &sender,
+            notices: &self.targets,
+            metrics: &self.metrics,
             rules: &self.rules,
             edge: self.edge,
         };

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sqs::SqsEvent;
 use aws_sdk_dynamodb::Client;
-use deliverer::{AwsTargets, Config, Deliverer, Dialler, Edge};
+use deliverer::{AwsTargets, Config, Deliverer, Dialler, Edge, Keys};
 use dynamo::{DeliveriesTable, OutboxTable, RegistryTable};
 use jiff::Timestamp;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
@@ -20,9 +20,9 @@ async fn main() -> Result<(), Error> {
         lanes: DeliveriesTable { retention, outbox, ..lanes },
         outbox: OutboxTable::new(client.clone(), c.outbox_table, 1),
         registry: RegistryTable { client, table: c.registry_table },
-        keyring: KmsKeyring::opening(aws.kms()),
+        keys: Keys::new(KmsKeyring::opening(aws.kms())),
         bodies: BodyStore::open(&c.bodies_url, &c.aws, aws::Pace::BACKGROUND)?,
-        targets: AwsTargets::new(&c.aws, &c.wake_queue_url),
+        targets: AwsTargets::new(&c.aws, &c.wake_queue_url, c.ops_bus),
         queue: SqsQueue::new(aws.sqs(), c.wake_queue_url),
         dialler: Dialler::open(c.bounds, c.extra_root.as_deref())?,
         rules: c.rules,

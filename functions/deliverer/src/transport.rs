@@ -4,22 +4,25 @@
 //! There are no redirects, no proxies, no decompression; the whole attempt has one deadline, and what is read and kept of
 //! an answer is bounded.
 //!
-//! [`client`] makes a request; [`answer`] reads; [`targets`] calls queues and buses.
+//! [`client`] makes a request; [`answer`] reads; [`targets`] calls queues and buses, and tells owners what they have to hear.
 
 pub mod answer;
 pub mod client;
+mod notices;
 pub mod targets;
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use bytes::Bytes;
 use domain::{
     address::{AddressPolicy, EndpointUrl},
-    delivery::Cause,
+    delivery::{Cause, Steer},
     destination::{BusArn, QueueUrl},
 };
 use http::HeaderMap;
 use jiff::Timestamp;
+use tokio::time::Instant;
+use zeroize::Zeroizing;
 
 /// One request. The body and the headers are signed already.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub struct Post {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
+    /// When it must have ended, the answer read.
+    pub by: Instant,
 }
 
 /// What an endpoint answered. The status decides; the rest is for people.
@@ -41,6 +46,31 @@ pub struct Answered {
     pub retry_after: Option<String>,
     /// The first part of the body, made harmless.
     pub excerpt: String,
+    /// What its only `webhook-delivery` header says of what it is sent.
+    pub steer: Option<Steer>,
+    /// Whether it leads elsewhere. Nobody follows.
+    pub is_redirect: bool,
+}
+
+impl Answered {
+    /// An answer with nothing special in it.
+    pub const fn plain(status: u16, excerpt: String) -> Self {
+        Self { status, retry_after: None, excerpt, steer: None, is_redirect: false }
+    }
+}
+
+/// What somebody answered whose words we need: the whole body, unchanged. Does not print: a token may be in it.
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Zeroizing<Vec<u8>>,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("status", &self.status).finish_non_exhaustive()
+    }
 }
 
 /// An attempt without an answer.
@@ -65,6 +95,9 @@ impl Failed {
 pub trait Transport: Sync {
     /// Sends one request and reads the answer, in bounded time and memory.
     fn post(&self, post: Post) -> impl Future<Output = Result<Answered, Failed>> + Send;
+
+    /// Sends one request and reads the whole answer, within the same bounds. A larger answer is none.
+    fn ask(&self, post: Post) -> impl Future<Output = Result<Reply, Failed>> + Send;
 }
 
 /// A message for a queue.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use deliverer::{
-    Deliverer,
+    Deliverer, Keys,
     drain::{Edge, Rules},
     transport::{Answered, Entry, Failed, Message, Targets},
 };
@@ -16,12 +16,12 @@ use domain::{
     breaker::Limits,
     delivery::{Cause, Delivery, Outcome, Schedule, State},
     destination::{BusArn, Destination, QueueUrl},
-    endpoint::{Endpoint, HealthLimits},
+    endpoint::{Endpoint, HealthLimits, Notice},
     id::EventId,
     lane::{LaneId, Pointer},
     message::{Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
-    ports::{Keyring as _, Purpose, SealedSecret},
+    ports::{Keyring as _, Notices, Purpose, SealedSecret, Stored},
     retry::Backoff,
     secret::SecretText,
 };
@@ -89,12 +89,18 @@ impl Targets for NoTargets {
     }
 }
 
+impl Notices for NoTargets {
+    async fn tell(&self, endpoint: &Endpoint, notice: &Notice) -> Stored<()> {
+        unreachable!("nobody has to hear of {}: {notice:?}", endpoint.id)
+    }
+}
+
 fn deliverer(authority: &Authority) -> MemoryDeliverer {
     Deliverer {
         lanes: Store::new(1),
         outbox: Store::new(1),
         registry: Store::new(1),
-        keyring: MemoryKeyring::default(),
+        keys: Keys::new(MemoryKeyring::default()),
         bodies: Store::new(1),
         queue: MemoryQueue::new(Duration::from_secs(60), 9),
         dialler: authority.dialler(Script::loopback(), BOUNDS),
@@ -120,7 +126,7 @@ async fn subscribe(deliverer: &MemoryDeliverer, n: u128, url: &str, due: usize) 
         Timestamp::UNIX_EPOCH,
     );
     let text = SecretText::new(secret().expose().expose().to_owned());
-    let sealed = deliverer.keyring.seal(&endpoint.tenant, endpoint.id, &text).await.unwrap();
+    let sealed = deliverer.keys.keyring().seal(&endpoint.tenant, endpoint.id, &text).await.unwrap();
     let sealed =
         SealedSecret { id: "key".to_owned(), purpose: Purpose::Signing, sealed, expires_at: None };
     let lane = LaneId { tenant: endpoint.tenant.clone(), endpoint: endpoint.id, lane: 0 };

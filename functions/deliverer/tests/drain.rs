@@ -25,6 +25,7 @@ use domain::{
     retry::Backoff,
 };
 use jiff::Timestamp;
+use runtime::telemetry::Metrics;
 use testkit::{
     chaos::{Fault, When},
     memory::{LaneItem, MemoryQueue, Store},
@@ -192,6 +193,8 @@ impl World {
             registry: &self.store,
             queue: &self.queue,
             sender: &self.script,
+            notices: &self.store,
+            metrics: &Metrics::new("test"),
             rules: &RULES,
             edge: EDGE,
         };

@@ -27,6 +27,7 @@ use domain::{
     retry::Backoff,
 };
 use jiff::Timestamp;
+use runtime::telemetry::Metrics;
 use testkit::{
     chaos::{Fault, When},
     memory::{LaneItem, MemoryQueue, Store},
@@ -218,6 +219,8 @@ impl World {
             registry: &self.store,
             queue: &self.queue,
             sender: &self.payments,
+            notices: &self.store,
+            metrics: &Metrics::new("test"),
             rules: &RULES,
             edge: Edge { now: clock, jitter: || 1.0 },
         };

@@ -25,7 +25,7 @@ use receiver::{Authority, BOUNDS, HOST, Port, Script, listen, read_request, rece
 use tokio::{
     io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpListener,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 /// Long after every bound: an attempt that takes this long was not bounded at all.
@@ -34,7 +34,8 @@ const FOR_EVER: Duration = Duration::from_secs(20);
 fn post(url: &str) -> Post {
     let local = AddressPolicy { allow_loopback: true, any_port: true };
     let url = EndpointUrl::parse(url, &local).unwrap();
-    Post { url, headers: HeaderMap::new(), body: Bytes::from_static(b"{\"a\":1}") }
+    let by = Instant::now() + BOUNDS.attempt;
+    Post { url, headers: HeaderMap::new(), body: Bytes::from_static(b"{\"a\":1}"), by }
 }
 
 async fn attempt<R: Resolve>(client: &Client<R>, url: &str) -> Result<Answered, Failed> {
@@ -81,8 +82,8 @@ async fn an_ordinary_answer_is_read() {
     let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 5\r\nretry-after: 7\r\n\r\nhello";
     let port = answering(&authority, answer).await;
     let answered = attempt(&client(&authority), &port.url()).await.unwrap();
-    let expected =
-        Answered { status: 202, retry_after: Some("7".to_owned()), excerpt: "hello".to_owned() };
+    let retry_after = Some("7".to_owned());
+    let expected = Answered { retry_after, ..Answered::plain(202, "hello".to_owned()) };
     assert_eq!(answered, expected);
 }
 
@@ -433,7 +434,8 @@ async fn a_literal_address_is_checked_without_a_resolver() {
         let local = AddressPolicy { allow_loopback: true, any_port: true };
         let url = format!("https://{host}:{}/", port.address.port());
         let Ok(url) = EndpointUrl::parse(&url, &local) else { continue };
-        let post = Post { url, headers: HeaderMap::new(), body: Bytes::new() };
+        let by = Instant::now() + BOUNDS.attempt;
+        let post = Post { url, headers: HeaderMap::new(), body: Bytes::new(), by };
         let failed = client.post(post).await.unwrap_err();
         assert_eq!(failed.cause, Cause::BlockedAddress, "{host}");
     }

@@ -12,7 +12,12 @@ use deliverer::{
     AwsTargets,
     transport::{Answered, Entry, Fifo, Message, Targets as _},
 };
-use domain::delivery::Cause;
+use domain::{
+    delivery::Cause,
+    destination::Destination,
+    endpoint::{Endpoint, Notice, What},
+    ports::Notices as _,
+};
 use jiff::Timestamp;
 use runtime::{aws::Settings, env::Env};
 use tokio::{
@@ -79,6 +84,9 @@ fn is_whole(read: &[u8]) -> bool {
 
 const OWN: &str = "https://sqs.eu-central-1.amazonaws.com/123456789012/postern-WakeQueue";
 
+/// The operators'.
+const OPS_BUS: &str = "arn:aws:events:eu-central-1:123456789012:event-bus/postern-ops";
+
 fn targets(url: &str) -> AwsTargets {
     let variables = [
         ("AWS_REGION", "eu-central-1"),
@@ -88,7 +96,7 @@ fn targets(url: &str) -> AwsTargets {
         ("AWS_ENDPOINT_URL_EVENTBRIDGE", url),
     ];
     let settings = Env::over(variables).parse(Settings::read).unwrap();
-    AwsTargets::new(&settings, OWN)
+    AwsTargets::new(&settings, OWN, OPS_BUS.parse().unwrap())
 }
 
 fn message(fifo: bool) -> Message {
@@ -121,7 +129,7 @@ const SENT: Does = Does::Answer(
 );
 
 fn taken(excerpt: &str) -> Answered {
-    Answered { status: 200, retry_after: None, excerpt: excerpt.to_owned() }
+    Answered::plain(200, excerpt.to_owned())
 }
 
 /// C28: a FIFO queue drops what it has seen under the event's id.
@@ -220,6 +228,52 @@ async fn a_bus_that_answers_200_may_have_failed_all_the_same() {
 fn the_queue_that_wakes_us_is_known() {
     let targets = targets("http://127.0.0.1:9");
     assert!(targets.is_own(&OWN.parse().unwrap()) && !targets.is_own(&message(false).queue));
+}
+
+/// DLV-disable-notice: told by the operators' bus, and not told is not lost.
+#[tokio::test]
+async fn a_notice_is_taken_when_the_bus_says_so_of_its_entry() {
+    let endpoint = Endpoint::new(
+        "acme".parse().unwrap(),
+        format!("ep_{:032x}", 7).parse().unwrap(),
+        Destination::Https("https://example.com/".to_owned()),
+        Timestamp::UNIX_EPOCH,
+    );
+    let since = Timestamp::from_second(1_760_000_000).unwrap();
+    let notice = Notice { what: What::Disabled, since, reason: "gone".to_owned() };
+    for (does, expected) in [
+        (r#"{"FailedEntryCount":0,"Entries":[{"EventId":"e-1"}]}"#, true),
+        (r#"{"FailedEntryCount":1,"Entries":[{"ErrorCode":"ThrottlingException"}]}"#, false),
+        (r#"{"FailedEntryCount":1,"Entries":[{"EventId":"e-1"}]}"#, false),
+        (r#"{"FailedEntryCount":0,"Entries":[{}]}"#, false),
+        (r#"{"FailedEntryCount":0,"Entries":[]}"#, false),
+        ("{}", false),
+    ]
+    .map(|(body, expected)| (Does::Answer(200, "", body), expected))
+    .into_iter()
+    .chain([(Does::Answer(500, "", ""), false), (Does::Close, false)])
+    {
+        let service = service(does).await;
+        let told = targets(&service.url).tell(&endpoint, &notice).await;
+        assert_eq!(told.is_ok(), expected, "{does:?} {told:?}");
+        assert!(told.is_ok() || told.is_err_and(|error| error.is_transient()), "{does:?}");
+        let request = service.last.lock().unwrap().clone();
+        for part in [r#""Source":"postern""#, r#""DetailType":"endpoint.disabled""#, OPS_BUS] {
+            assert!(request.contains(part), "{request}");
+        }
+    }
+}
+
+/// Our role may write there for notices; an endpoint must not borrow that.
+#[tokio::test]
+async fn the_operators_bus_is_no_endpoint() {
+    let service =
+        service(Does::Answer(200, "", r#"{"FailedEntryCount":0,"Entries":[{"EventId":"e-1"}]}"#))
+            .await;
+    let entry = Entry { bus: OPS_BUS.parse().unwrap(), ..entry() };
+    let failed = targets(&service.url).put(entry).await.unwrap_err();
+    assert_eq!(failed.cause, Cause::BlockedAddress);
+    assert_eq!(service.requests.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

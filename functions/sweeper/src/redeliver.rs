@@ -6,8 +6,8 @@ use domain::{
     id::RedeliveryId,
     message::WakeMessage,
     ports::{
-        Bodies, Deliveries, Events, Fanout, Lanes, Outbox, Queue, Redeliver, Redeliveries, Registry,
-        Stored,
+        Bodies, Deliveries, Events, Fanout, Lanes, Outbox, Queue, Redeliver, Redeliveries,
+        Registry, Stored,
     },
     redelivery::Work,
 };

@@ -123,7 +123,8 @@ pub async fn run(
             let path = format!("/v1/tenants/{}/redeliveries", segment(tenant));
             let all = client.get(&path).await?;
             return print::either(json, out, &all, |out| {
-                let head = ["redelivery", "endpoint", "state", "began", "redelivered", "by", "reason"];
+                let head =
+                    ["redelivery", "endpoint", "state", "began", "redelivered", "by", "reason"];
                 table(out, &head, list(&all, "redeliveries", row))?;
                 more(out, &all)
             });
@@ -151,7 +152,8 @@ fn more(out: &mut dyn Write, all: &Value) -> io::Result<()> {
 
 fn row(redelivery: &Value) -> Vec<String> {
     let of = |name| text(redelivery, name);
-    let endpoint = if redelivery.get("endpoint").is_some() { of("endpoint") } else { "all".to_owned() };
+    let endpoint =
+        if redelivery.get("endpoint").is_some() { of("endpoint") } else { "all".to_owned() };
     let counts = redelivery.get("counts").unwrap_or(&Value::Null);
     let redelivered = text(counts, "redelivered");
     vec![of("id"), endpoint, of("state"), of("began_at"), redelivered, of("actor"), of("reason")]
@@ -180,7 +182,11 @@ fn log_of(out: &mut dyn Write, log: &Value) -> io::Result<()> {
 fn show(out: &mut dyn Write, redelivery: &Value) -> io::Result<()> {
     let of = |name| text(redelivery, name);
     let counts = redelivery.get("counts").unwrap_or(&Value::Null);
-    let to = if redelivery.get("endpoint").is_some() { of("endpoint") } else { "all endpoints".to_owned() };
+    let to = if redelivery.get("endpoint").is_some() {
+        of("endpoint")
+    } else {
+        "all endpoints".to_owned()
+    };
     writeln!(out, "{} of {} to {to} is {}", of("id"), of("tenant"), of("state"))?;
     writeln!(out, "  began {} by {}: {}", of("began_at"), of("actor"), of("reason"))?;
     for (what, at, by) in
@@ -191,7 +197,11 @@ fn show(out: &mut dyn Write, redelivery: &Value) -> io::Result<()> {
         }
     }
     let (redelivered, looked_at) = (text(counts, "redelivered"), text(counts, "looked_at"));
-    writeln!(out, "  {redelivered} sent again, {looked_at} looked at, {} a second at most", of("rate"))?;
+    writeln!(
+        out,
+        "  {redelivered} sent again, {looked_at} looked at, {} a second at most",
+        of("rate")
+    )?;
     left_alone(out, counts)?;
     told(out, redelivery)?;
     writeln!(out, "  next: {}", of("next_action"))

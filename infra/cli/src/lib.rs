@@ -55,14 +55,13 @@ enum Command {
     Send(send::Args),
     /// Inbound feeds of providers: list, show, add, change, pause, rotate secrets, see what was refused
     Sources(On<sources::Sources>),
-    /// Where tenants want their events: list, show, add
-    Endpoints(On<endpoints::Endpoints>),
+    /// Where tenants want their events: add, change, rotate secrets, pause, disable, test, delete
+    Endpoints(Box<On<endpoints::Endpoints>>),
     /// Events received and events sent: story, replay, publish, redeliver
     Events(On<events::Events>),
     /// What was sent to endpoints: list with what became of it, send again, follow, stop
     Deliveries(On<deliveries::Deliveries>),
-    #[expect(missing_docs, reason = "words here would hide those of its options from `--help`")]
-    Listen(listen::Listen),
+    Listen(Box<listen::Listen>),
     /// What is held of providers' things: show, with what speaks against believing it
     Objects(On<objects::Objects>),
     /// Replays of many events: list, show, cancel

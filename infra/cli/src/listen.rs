@@ -109,7 +109,10 @@ impl Stop {
                 Complaint::new("signals cannot be listened for", error.to_string(), next)
             })
         };
-        Ok(Self { interrupt: of(SignalKind::interrupt())?, terminate: of(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: of(SignalKind::interrupt())?,
+            terminate: of(SignalKind::terminate())?,
+        })
     }
 
     async fn wait(&mut self) {
@@ -175,7 +178,11 @@ async fn make(
     let member = |name: &str| made.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let endpoint = member("id");
     let _ = writeln!(err, "on {}", target.name);
-    let _ = writeln!(err, "Endpoint {} was made for this, and is removed at the end.", text(&made, "id"));
+    let _ = writeln!(
+        err,
+        "Endpoint {} was made for this, and is removed at the end.",
+        text(&made, "id")
+    );
     let _ = writeln!(err, "What arrives is signed with its secret: {}", text(&made, "secret"));
     let source = source(subscriber, &listen.tenant, &endpoint, member("token"), true)?;
     if let Some(since) = listen.since {
@@ -243,7 +250,8 @@ async fn forward_all(
             Err(complaint) if complaint.is_no => return Err(complaint),
             Err(complaint) => {
                 if !is_down {
-                    let _ = writeln!(err, "{complaint}\nIt is asked again and again; nothing is lost.");
+                    let _ =
+                        writeln!(err, "{complaint}\nIt is asked again and again; nothing is lost.");
                 }
                 is_down = true;
                 tokio::time::sleep(TROUBLE).await;

@@ -61,7 +61,7 @@ impl SecretFrom {
     }
 }
 
-fn read_file(file: &str) -> Result<Secret, Complaint> {
+pub(crate) fn read_file(file: &str) -> Result<Secret, Complaint> {
     let read = || -> io::Result<Secret> {
         let mut text = String::new();
         match file {

@@ -11,6 +11,7 @@ use std::io::Write;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub(crate) use self::form::seconds;
 use crate::{
     client::{Client, segment},
     complaint::{Complaint, printable},

@@ -33,7 +33,22 @@ fn help_reads_well() {
     insta::assert_snapshot!("sources_secrets", help(&["sources", "secrets"]));
     insta::assert_snapshot!("sources_secrets_add", help(&["sources", "secrets", "add"]));
     insta::assert_snapshot!("endpoints", help(&["endpoints"]));
-    insta::assert_snapshot!("endpoints_add", help(&["endpoints", "add"]));
+    for verb in [
+        "add",
+        "configure",
+        "update",
+        "list",
+        "secrets",
+        "rotate",
+        "pause",
+        "resume",
+        "disable",
+        "enable",
+        "delete",
+        "test",
+    ] {
+        insta::assert_snapshot!(format!("endpoints_{verb}"), help(&["endpoints", verb]));
+    }
     insta::assert_snapshot!("events", help(&["events"]));
     insta::assert_snapshot!("events_publish", help(&["events", "publish"]));
     insta::assert_snapshot!("objects_show", help(&["objects", "show"]));

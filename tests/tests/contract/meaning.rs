@@ -12,7 +12,7 @@ use domain::{
 };
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     faults::{Answer, Faulty, answering, answering_in_turn},
@@ -149,7 +149,7 @@ async fn a_conflict_is_not_taken_for_a_delivery_that_has_moved_on() {
         (&["None", "ValidationError", "None"], Kind::Refused),
     ];
     for (codes, expected) in table {
-        let faulty = answering(Answer::cancelled(codes)).await;
+        let faulty = answering_in_turn(vec![dead(1), Answer::cancelled(codes)]).await;
         let lanes = DeliveriesTable::new(faulty.client.clone(), "DeliveriesTable", 4);
         let again = lanes.redeliver(&lane(), event(1).id, at(9), at(5)).await;
         assert_eq!(kind(again), expected, "{codes:?}");
@@ -161,27 +161,35 @@ async fn a_conflict_is_not_taken_for_a_delivery_that_has_moved_on() {
     }
 }
 
+/// What the store answers to the read of a delivery that was given up.
+fn dead(number: u32) -> Answer {
+    let item = json!({ "Item": item(number, "dead") });
+    Answer::Says(200, item.to_string())
+}
+
+fn key(number: u32) -> Value {
+    json!({
+        "pk": { "S": format!("LANE#{}", lane()) },
+        "sk": { "S": format!("DELIVERY#{}", event(number).id) },
+    })
+}
+
+fn item(number: u32, state: &str) -> Value {
+    let mut item = key(number);
+    item["type"] = json!({ "S": "invoice.paid" });
+    item["state"] = json!({ "S": state });
+    for name in ["attempts", "due_at", "deadline", "created_at"] {
+        item[name] = json!({ "N": "1" });
+    }
+    item
+}
+
 /// What the store answers to a batch read: some deliveries of the lane, and the keys of others it has not got to.
 fn batch(found: &[u32], left: &[u32]) -> Answer {
-    let key = |number: &u32| {
-        json!({
-            "pk": { "S": format!("LANE#{}", lane()) },
-            "sk": { "S": format!("DELIVERY#{}", event(*number).id) },
-        })
-    };
-    let item = |number: &u32| {
-        let mut item = key(number);
-        item["type"] = json!({ "S": "invoice.paid" });
-        item["state"] = json!({ "S": "pending" });
-        for name in ["attempts", "due_at", "deadline", "created_at"] {
-            item[name] = json!({ "N": "1" });
-        }
-        item
-    };
-    let found: Vec<_> = found.iter().map(item).collect();
+    let found: Vec<_> = found.iter().map(|number| item(*number, "pending")).collect();
     let mut body = json!({ "Responses": { "DeliveriesTable": found }, "UnprocessedKeys": {} });
     if !left.is_empty() {
-        let left: Vec<_> = left.iter().map(key).collect();
+        let left: Vec<_> = left.iter().map(|number| key(*number)).collect();
         let left = json!({ "DeliveriesTable": { "ConsistentRead": true, "Keys": left } });
         body["UnprocessedKeys"] = left;
     }

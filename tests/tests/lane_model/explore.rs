@@ -25,6 +25,7 @@ use domain::{
 };
 use flow::fanout::{EndpointCache, FanOut, STEP};
 use jiff::Timestamp;
+use runtime::telemetry::Metrics;
 
 use super::store::{Door, Lane, Mistake, Shared, World};
 
@@ -37,6 +38,8 @@ pub(crate) enum Actor {
     Relay,
     /// A person who redelivers the first event.
     Redeliver,
+    /// A person who stops the endpoint.
+    Stop,
 }
 
 /// What is searched.
@@ -165,6 +168,10 @@ impl Scenario {
         Endpoint { idempotent: self.idempotent, ..endpoint() }
     }
 
+    fn stops(&self) -> bool {
+        self.actors.contains(&Actor::Stop)
+    }
+
     /// The first event is in its lane, the second is NEW if somebody relays it.
     fn begin(&self) -> World {
         let deadline = at(START + 345_600_000);
@@ -203,6 +210,8 @@ async fn act(actor: Actor, door: Door, owner: String, pass_ms: i64) {
                 registry: &door,
                 queue: &door,
                 sender: &door,
+                notices: &door,
+                metrics: &Metrics::new("model"),
                 rules: &RULES,
                 edge: EDGE,
             };
@@ -224,6 +233,7 @@ async fn act(actor: Actor, door: Door, owner: String, pass_ms: i64) {
             };
             fan_out.run(&[outgoing("second")], Timestamp::MAX).await;
         }
+        Actor::Stop => door.stop().await,
         Actor::Redeliver => {
             let deadline = at(now.as_millisecond() + 345_600_000);
             let _ = door.redeliver(&lane(), event("first"), deadline, now).await.unwrap();
@@ -248,7 +258,8 @@ impl Run {
         let endpoint = Arc::new(scenario.endpoint());
         let start = |(index, actor): (usize, &Actor)| {
             let (shared, endpoint) = (Arc::clone(&shared), Arc::clone(&endpoint));
-            let door = Door { shared, actor: index, mistake, endpoint };
+            let stops = scenario.stops();
+            let door = Door { shared, actor: index, mistake, endpoint, stops };
             Some(Box::pin(act(*actor, door, format!("holder-{index}"), scenario.pass_ms)) as Running)
         };
         let running = scenario.actors.iter().enumerate().map(start).collect();
@@ -339,6 +350,7 @@ fn heal(
             actor: 99,
             mistake,
             endpoint: Arc::new(scenario.endpoint()),
+            stops: scenario.stops(),
         };
         let mut running = Box::pin(act(actor, door, format!("healer-{round}"), 600_000));
         let ended = running.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -12,15 +12,15 @@ use std::{
 use deliverer::drain::{Prepared, Sender};
 use domain::{
     delivery::{Attempt, Delivery, NewDelivery, Outcome, State},
-    endpoint::{Endpoint, Health},
+    endpoint::{Endpoint, Health, Notice, Stop, Stopped},
     id::{EndpointId, EventId, SourceName, TenantId},
     inbox::Noted,
     lane::{Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{
-        Backlog, Bodies, Deliveries, Due, Fanout, Lanes, Outbox, Published, Queue, Registry,
-        SealedSecret, Stored,
+        Backlog, Bodies, Deliveries, Due, Fanout, Lanes, Notices, Outbox, Published, Queue,
+        Registry, SealedSecret, Stored,
     },
     source::Source,
 };
@@ -39,6 +39,8 @@ pub(crate) enum Mistake {
     WakeForgets,
     /// A holder that looks whether anything is left reads the pointers of retries before the fresh ones.
     RetriesReadFirst,
+    /// A holder that recorded a failure deletes the old pointer and does not put the next one.
+    RetryNotPointed,
     /// A delivery is written whatever mark it carries, so that two holders can begin one attempt.
     MarkIgnored,
 }
@@ -56,6 +58,8 @@ pub(crate) struct World {
     pub(crate) posts: BTreeMap<EventId, u32>,
     /// How many of each event's requests it answers with 500.
     pub(crate) failures: u32,
+    /// Since when a person has stopped the endpoint.
+    pub(crate) stopped: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -69,7 +73,7 @@ pub(crate) struct Lane {
 
 impl Hash for World {
     fn hash<H: Hasher>(&self, hash: &mut H) {
-        let Self { now, lane, deliveries, pointers, unrelayed, posts, failures } = self;
+        let Self { now, lane, deliveries, pointers, unrelayed, posts, failures, stopped } = self;
         let lane = lane.as_ref();
         let breaker = lane.map(|lane| lane.left.breaker);
         let breaker = breaker.map(|breaker| (breaker.failures, breaker.open_until));
@@ -82,7 +86,7 @@ impl Hash for World {
         for pointer in pointers {
             (pointer.kind, pointer.due_at, pointer.event).hash(hash);
         }
-        (now, breaker, unrelayed, posts, failures).hash(hash);
+        (now, breaker, unrelayed, posts, failures, stopped).hash(hash);
     }
 }
 
@@ -114,9 +118,20 @@ pub(crate) struct Door {
     pub(crate) actor: usize,
     pub(crate) mistake: Mistake,
     pub(crate) endpoint: Arc<Endpoint>,
+    /// Whether somebody may stop the endpoint.
+    pub(crate) stops: bool,
 }
 
 impl Door {
+    /// A person stops the endpoint.
+    pub(crate) async fn stop(&self) {
+        self.step("stop", |shared| {
+            let now = shared.world.now;
+            shared.world.stopped.get_or_insert(now);
+        })
+        .await;
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap()
     }
@@ -297,7 +312,8 @@ impl Deliveries for Door {
     async fn point(&self, _: &LaneId, pointer: &Pointer) -> Stored<()> {
         self.step("point", |shared| {
             let is_next = shared.recorded.remove(&self.actor) == Some(pointer.event);
-            if is_next || self.mistake != Mistake::RepairDropsPut {
+            let dropped = if is_next { Mistake::RetryNotPointed } else { Mistake::RepairDropsPut };
+            if self.mistake != dropped {
                 shared.world.pointers.insert(pointer.clone());
             }
         })
@@ -359,12 +375,19 @@ impl Registry for Door {
         Ok(vec![Endpoint::clone(&self.endpoint)])
     }
 
+    /// No step, unless somebody may stop it: otherwise it is the same at any time.
     async fn endpoint(
         &self,
         _: &TenantId,
         _: EndpointId,
     ) -> Stored<Option<(Endpoint, Vec<SealedSecret>)>> {
-        Ok(Some((Endpoint::clone(&self.endpoint), Vec::new())))
+        let mut endpoint = Endpoint::clone(&self.endpoint);
+        if self.stops {
+            let since = self.step("endpoint", |shared| shared.world.stopped).await;
+            let (how, reason) = (Stop::Disabled, String::new());
+            endpoint.stopped = since.map(|since| Stopped { since, how, reason });
+        }
+        Ok(Some((endpoint, Vec::new())))
     }
 
     async fn sources(&self) -> Stored<Vec<Source>> {
@@ -426,6 +449,13 @@ impl Bodies for Door {
 
     async fn get(&self, _: &str, _: usize) -> Stored<Option<Vec<u8>>> {
         unreachable!("the payload is small")
+    }
+}
+
+/// Nothing here is worth a notice.
+impl Notices for Door {
+    async fn tell(&self, _: &Endpoint, _: &Notice) -> Stored<()> {
+        Ok(())
     }
 }
 

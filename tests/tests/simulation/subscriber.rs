@@ -20,6 +20,7 @@ use domain::{
 };
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use runtime::telemetry::Metrics;
 use testkit::memory::Store;
 
 use crate::{
@@ -151,7 +152,8 @@ pub(crate) fn deliverer<'w>(world: &'w World, rng: &mut StdRng) -> Option<Proces
         let store = &world.sim.store;
         let sender = &Calls { store, subscriber: &world.subscriber };
         let (lanes, registry, queue, rules) = (store, store, &world.wake, &RULES);
-        let drain = Drain { lanes, registry, queue, sender, rules, edge: EDGE };
+        let (notices, metrics) = (store, &Metrics::new("simulation"));
+        let drain = Drain { lanes, registry, queue, sender, notices, metrics, rules, edge: EDGE };
         let drained = drain.lane(&lane, &owner, world.now() + PASS).await;
         if drained.is_ok() && !is_ack_lost {
             world.wake.delete(&got.receipt);

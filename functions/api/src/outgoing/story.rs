@@ -95,13 +95,12 @@ pub(crate) async fn tell<P: Ports>(
     };
     let mut endpoints = api.registry.endpoints(tenant).await?;
     endpoints.retain(may_have_it);
-    // What came to an endpoint is told also when the endpoint is gone.
-    let wanted = relayed.iter().flat_map(|relayed| &relayed.endpoints).copied();
-    let left: Vec<_> = wanted.filter(|id| endpoints.iter().all(|one| one.id != *id)).collect();
-    if !left.is_empty() {
-        let gone = api.registry.gone(tenant, &left).await?;
-        endpoints.extend(gone.into_iter().map(|gone| gone.endpoint));
-    }
+    // Those that were deleted since: what they got stays to be seen.
+    let relayed_to = relayed.iter().flat_map(|relayed| &relayed.endpoints);
+    let missing = relayed_to.filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));
+    let missing: Vec<_> = missing.copied().collect();
+    let gone = api.registry.gone(tenant, &missing).await?;
+    endpoints.extend(gone.into_iter().map(|gone| gone.endpoint));
     let deliveries = endpoints.into_iter().map(|endpoint| delivery(api, &event, endpoint));
     let deliveries = at_once(deliveries.collect()).await?.into_iter().flatten().collect();
     Ok(Some(OutgoingStory {

@@ -98,7 +98,7 @@ mod tests {
             "the token itself is not kept"
         );
         let shown = Token(text);
-        assert!(shown.opens(&[kept.clone()], at(5)));
+        assert!(shown.opens(std::slice::from_ref(&kept), at(5)));
         let until = |second| SealedSecret { expires_at: Some(at(second)), ..kept.clone() };
         assert!(shown.opens(&[until(6)], at(5)) && !shown.opens(&[until(5)], at(5)));
         let signing = SealedSecret { purpose: Purpose::Signing, ..kept.clone() };

@@ -64,7 +64,8 @@ async fn attempts_are_told_in_plain_words_also_of_an_endpoint_that_was_deleted()
     let (postern, endpoint) = Deployment::with_endpoint().await;
     let lane = postern.relayed(event(-1000), endpoint, State::Dead).await;
     let outcome = Outcome::Failed { cause: Cause::Dns };
-    let attempt = Attempt { number: 1, at: at(-9), duration_ms: 5, outcome, excerpt: String::new() };
+    let attempt =
+        Attempt { number: 1, at: at(-9), duration_ms: 5, outcome, excerpt: String::new() };
     let key = (lane, event(-1000));
     postern.0.deliveries.tables().deliveries.get_mut(&key).unwrap().log = vec![attempt];
     let path = format!("/v1/tenants/acme/endpoints/{endpoint}");

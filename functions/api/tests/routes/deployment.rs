@@ -61,6 +61,17 @@ fn next_uuid() -> Uuid {
     Uuid::from_u128((millis << 80) | number)
 }
 
+/// Each is another one.
+pub(crate) fn next_random() -> [u8; 32] {
+    let mut random = [0; 32];
+    let number = MINTED.get() + 1;
+    MINTED.set(number);
+    for (at, byte) in random.iter_mut().enumerate() {
+        *byte = u8::try_from((number * 31 + at as u128 * 7) % 251).unwrap();
+    }
+    random
+}
+
 pub(crate) struct Deployment(pub(crate) Arc<Api<InMemory>>);
 
 /// An answer.
@@ -176,6 +187,11 @@ impl Deployment {
 
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
         let request = Request::patch(path).header("content-type", "application/json");
+        self.send(request.body(Body::from(body.to_string())).unwrap()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        let request = Request::put(path).header("content-type", "application/json");
         self.send(request.body(Body::from(body.to_string())).unwrap()).await
     }
 

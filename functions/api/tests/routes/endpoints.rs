@@ -43,7 +43,8 @@ async fn an_endpoint_shows_its_secret_once_and_its_url_only_where_it_is_asked_fo
     assert_eq!(listed["endpoints"][0]["patterns"], json!(["invoice.*"]));
     let shown = shown.good(200);
     assert_eq!((&shown["url"], &shown["id"]), (&json!(url), &json!(id)));
-    assert_eq!(shown["health"], json!({"failing_since": null, "disabled": null}));
+    let good = json!({"state": "good", "words": "good", "failing_since": null, "disabled": null});
+    assert_eq!(shown["health"], good);
 
     // What is stored opens for this endpoint, and is what was shown.
     let (tenant, id) = (acme(), id.parse().unwrap());
@@ -67,8 +68,13 @@ async fn an_endpoint_is_shown_with_its_health() {
     let parsed = id.parse().unwrap();
     let noted = postern.0.deliveries.note_health(&acme(), parsed, &health).await.unwrap();
     assert_eq!(noted, Noted::Yes);
+    let words = format!(
+        "disabled since {}: it answered 410 Gone; what it would get is held: mend the receiver, then `enable`",
+        at(9)
+    );
     let expected = json!({
-        "failing_since": at(5), "disabled": {"since": at(9), "reason": "gone"},
+        "state": "disabled", "words": words, "failing_since": at(5),
+        "disabled": {"since": at(9), "reason": "gone"},
     });
     assert_eq!(postern.get(&format!("{PATH}/{id}")).await.good(200)["health"], expected);
     assert_eq!(postern.get(PATH).await.good(200)["endpoints"][0]["health"], expected);
@@ -133,7 +139,7 @@ async fn everything_that_is_wrong_with_an_endpoint_is_told_at_once() {
     let wrong = json!({"url": "https://10.0.0.1/", "patterns": ["ok", "**"], "concurrency": 0});
     let answer = postern.post("/v1/tenants/No%20Name/endpoints", &wrong).await;
     answer.problem(422, "invalid-request");
-    assert_eq!(answer.fields(), ["tenant", "url", "patterns[1]", "concurrency"]);
+    assert_eq!(answer.fields(), ["tenant", "url", "concurrency", "patterns[1]"]);
     let many = json!({"url": "https://example.com/", "patterns": vec!["a"; 101]});
     let answer = postern.post(PATH, &many).await;
     assert_eq!(answer.fields(), ["patterns"]);

@@ -96,7 +96,8 @@ async fn what_was_given_up_is_surveyed_and_then_sent_again() {
     assert_eq!((&list["redeliveries"][0]["id"], &list["more"]), (&json!(id), &json!(false)));
     let entry = postern.0.registry.tables().audit[0].clone();
     assert_eq!((entry.action.as_str(), entry.tenant.as_str()), ("redelivery.start", "acme"));
-    let expected = format!("{id} to {endpoint}: {{}}, 10 per second; reason: the receiver is mended");
+    let expected =
+        format!("{id} to {endpoint}: {{}}, 10 per second; reason: the receiver is mended");
     assert_eq!(entry.subject, expected);
     // Another tenant sees nothing of it.
     let other = format!("/v1/tenants/other/redeliveries/{id}");

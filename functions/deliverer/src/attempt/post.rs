@@ -1,48 +1,148 @@
-//! What a subscriber is told beside the body.
+//! An event as a request to a URL.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
-use domain::outbox::OutboxEvent;
+use domain::{
+    delivery::{Cause, Delivery},
+    endpoint::StaticHeaders,
+    ports::{Bodies, Keyring, Outbox},
+};
+use flow::leaving::{Content, Leaving, needs_payload};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jiff::Timestamp;
-use signing::{EndpointSecret, sign};
+use tokio::time::Instant;
 
-/// The number of the attempt, from 1. For people who read the receiver's logs; it is not signed.
-const ATTEMPT_HEADER: HeaderName = HeaderName::from_static("webhook-attempt");
-
-/// The event's id once more, under the name by which services that know nothing of webhooks recognise a repetition.
-const IDEMPOTENCY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+use super::{
+    Attempts, Missing, Target, Unready,
+    auth::{Shown, bearer},
+    keys::Token,
+    receiver::Receiver,
+    token::{Client, secret_value},
+};
+use crate::transport::{Answered, Failed, Post, Transport};
 
 /// Who we are.
-const USER_AGENT: &str = concat!("Postern/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("Postern/", env!("CARGO_PKG_VERSION"));
 
-/// The headers of one attempt. `None` if one of them cannot be written, which our own ids and numbers always can.
-pub(super) fn headers(
-    event: &OutboxEvent,
-    secrets: &[EndpointSecret],
-    number: u32,
-    sent: Timestamp,
-    body: &[u8],
-) -> Option<HeaderMap> {
-    let id = event.id.to_string();
-    let signature = sign::header_value(secrets, &id, sent, body);
+/// A request to a URL.
+#[derive(Debug)]
+pub struct Posted {
+    post: Post,
+    /// Whose token it carries.
+    token: Option<Lent>,
+}
+
+/// A token that a request carries.
+#[derive(Debug)]
+struct Lent {
+    client: Arc<Client>,
+    token: Token,
+    /// Asked for just now: if it is not accepted, another would not be either.
+    is_new: bool,
+}
+
+/// The headers of one attempt, but for `Authorization`. `None` if one of them cannot be written, which our own ids and
+/// numbers always can.
+///
+/// The endpoint's own come first and ours replace them: whatever was let in by an older rule, a receiver finds one of
+/// each, and ours is ours.
+fn headers(leaving: &Leaving<'_>, own: &StaticHeaders) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
-    let mut set = |name: HeaderName, value: Cow<'_, str>| {
-        headers.insert(name, HeaderValue::try_from(value.as_ref()).ok()?);
-        Some(())
-    };
-    set(header::CONTENT_TYPE, "application/json".into())?;
-    set(header::USER_AGENT, USER_AGENT.into())?;
+    for (name, value) in own.iter() {
+        headers.insert(HeaderName::try_from(name).ok()?, secret_value(value)?);
+    }
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     // We read a bounded number of bytes as they come: nothing is gained by packing them.
-    set(header::ACCEPT_ENCODING, "identity".into())?;
-    set(IDEMPOTENCY_HEADER, id.as_str().into())?;
-    set(HeaderName::from_static(sign::ID_HEADER), id.into())?;
-    set(HeaderName::from_static(sign::TIMESTAMP_HEADER), sent.as_second().to_string().into())?;
-    set(HeaderName::from_static(sign::SIGNATURE_HEADER), signature.into())?;
-    set(ATTEMPT_HEADER, number.to_string().into())?;
-    if let Some(traceparent) = &event.traceparent {
-        // It came from outside. A broken one costs the trace, not the delivery.
-        let _ = set(HeaderName::from_static("traceparent"), traceparent.into());
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    for (name, value) in &leaving.headers()? {
+        headers.insert(name, value.clone());
     }
     Some(headers)
+}
+
+impl<O, K, B, T, A> Attempts<'_, O, K, B, T, A>
+where
+    O: Outbox,
+    K: Keyring,
+    B: Bodies,
+    T: Transport,
+{
+    /// The request to a URL: signed now, with what is active now.
+    pub(super) async fn posted(
+        &self,
+        receiver: &Receiver,
+        target: &Target,
+        delivery: &Delivery,
+        number: u32,
+        sent: Timestamp,
+    ) -> Result<Posted, Unready> {
+        let url = receiver
+            .url
+            .clone()
+            .map_err(|bad| Failed { cause: Cause::BlockedAddress, source: Some(bad.into()) })?;
+        let secrets = receiver.active(sent);
+        if secrets.is_empty() {
+            return Err(Missing::Secret.into());
+        }
+        let own = receiver.own.as_ref().ok_or(Missing::Own)?;
+        let shown = receiver.shown.as_ref().ok_or(Missing::Auth)?;
+        let event = self.row(target, delivery).await?;
+        let payload = match needs_payload(receiver.style) {
+            true => self.payload(&event).await?,
+            false => Vec::new(),
+        };
+        let content = Content::of(receiver.style, &event, payload).map_err(Missing::Style)?;
+        let leaving = Leaving {
+            event: &event,
+            content: &content,
+            endpoint: receiver.endpoint,
+            secrets: &secrets,
+            attempt: number,
+            at: sent,
+        };
+        let mut headers = headers(&leaving, own).ok_or(Missing::Header)?;
+        // The time of the attempt begins here; whatever is asked of strangers is in it.
+        let by = Instant::now() + self.within;
+        let token = match shown {
+            Shown::Nothing => None,
+            Shown::Always(value) => {
+                headers.insert(header::AUTHORIZATION, value.clone());
+                None
+            }
+            Shown::Token(client) => {
+                let (token, is_new) = client
+                    .token(self.keys, self.transport, sent, by)
+                    .await
+                    .map_err(Failed::from)?;
+                let value = bearer(&token.value).ok_or(Missing::Header)?;
+                headers.insert(header::AUTHORIZATION, value);
+                Some(Lent { client: Arc::clone(client), token, is_new })
+            }
+        };
+        Ok(Posted { post: Post { url, headers, body: content.bytes.into(), by }, token })
+    }
+
+    /// Sends it. If a token is not accepted that was had before, one more is asked for: it may have been withdrawn, and
+    /// a 401 has done nothing.
+    pub(super) async fn post(
+        &self,
+        Posted { mut post, token }: Posted,
+    ) -> Result<Answered, Failed> {
+        let Some(Lent { client, token, is_new }) = token else {
+            return self.transport.post(post).await;
+        };
+        let answered = self.transport.post(post.clone()).await?;
+        if answered.status != 401 || answered.steer.is_some() {
+            return Ok(answered);
+        }
+        client.refused(self.keys, token.serial);
+        if is_new {
+            return Ok(answered);
+        }
+        let (token, _) =
+            client.token(self.keys, self.transport, (self.edge.now)(), post.by).await?;
+        let value = bearer(&token.value).ok_or(Missing::Header)?;
+        post.headers.insert(header::AUTHORIZATION, value);
+        self.transport.post(post).await
+    }
 }

@@ -1,26 +1,28 @@
 //! What happens to deliveries that are not tried: held, given up, cancelled.
 
 use domain::{
-    delivery::{Cause, Delivery},
+    delivery::{Cause, Delivery, State},
+    endpoint::{Endpoint, Seen},
     inbox::Noted,
     lane::{Found, Pointer},
     message::WakeMessage,
-    ports::{Deliveries, Lanes, Queue, Registry, Stored},
+    ports::{Deliveries, Lanes, Notices, Queue, Registry, Stored},
 };
 use jiff::Timestamp;
 
-use super::{PAGE, Pass, Sender, Stop};
+use super::{PAGE, Pass, Sender, Stop, tell};
 
-impl<L, R, Q, S> Pass<'_, '_, L, R, Q, S>
+impl<L, R, Q, S, N> Pass<'_, '_, L, R, Q, S, N>
 where
     L: Lanes + Deliveries,
     R: Registry,
     Q: Queue<WakeMessage>,
     S: Sender,
+    N: Notices,
 {
     /// The endpoint is disabled: its deliveries stay, and those that were held for too long are given up. The lane sleeps
     /// until the next one has been.
-    pub(super) async fn hold_all(&mut self, since: Option<Timestamp>) -> Stored<Stop> {
+    pub(super) async fn hold_all(&mut self, since: Timestamp) -> Stored<Stop> {
         let (drain, lane) = (self.drain, self.hold.lane.clone());
         loop {
             if let Some(stop) = self.must_stop().await? {
@@ -30,7 +32,7 @@ where
                 return Ok(Stop::Sleep(None));
             };
             let now = drain.now();
-            let held_until = |due_at| Delivery::held_until(due_at, since, drain.rules.hold);
+            let held_until = |due_at| Delivery::held_until(due_at, Some(since), drain.rules.hold);
             if held_until(first_due) > now {
                 return Ok(Stop::Sleep(Some(held_until(first_due))));
             }
@@ -59,10 +61,16 @@ where
 
     /// The endpoint is left alone: of the oldest that are due, those past their deadline are given up, or one probe at a
     /// time would have to do it.
-    pub(super) async fn give_up_overdue(&mut self, now: Timestamp) -> Stored<()> {
+    pub(super) async fn give_up_overdue(
+        &mut self,
+        endpoint: &Endpoint,
+        now: Timestamp,
+    ) -> Stored<()> {
         let page = self.drain.due(&self.hold.lane, now, PAGE).await?;
+        let tried_for = self.drain.rules.tried_for;
         let give_up = |delivery: &Delivery| {
-            (delivery.deadline <= now).then(|| delivery.given_up(Cause::Expired, now))
+            let is_overdue = endpoint.deadline_of(delivery, tried_for) <= now;
+            is_overdue.then(|| delivery.given_up(Cause::Expired, now))
         };
         self.end_each(page, give_up).await
     }
@@ -77,6 +85,7 @@ where
         if pointers.is_empty() {
             return Ok(());
         }
+        let mut died = None;
         let events: Vec<_> = pointers.iter().map(|pointer| pointer.event).collect();
         let deliveries = drain.lanes.read(lane, &events).await?;
         for pointer in pointers {
@@ -86,12 +95,9 @@ where
                     let Some(after) = end(before) else { continue };
                     match drain.lanes.record(lane, before, &after).await? {
                         Noted::Yes => {
-                            tracing::info!(
-                                stage = "deliver", tenant = %lane.tenant, endpoint = %lane.endpoint,
-                                lane = lane.lane, event_id = %before.event,
-                                event_type = before.event_type, attempt = before.attempts,
-                                result = ?after.state, "a delivery ends without an attempt"
-                            );
+                            tell::ended(lane, before, &after);
+                            tell::count(drain.metrics, &after);
+                            died = died.or((after.state == State::Dead).then_some(before.event));
                             drain.lanes.unpoint(lane, &pointer).await?;
                         }
                         Noted::Moved => drain.repair(lane, &pointer).await?,
@@ -100,6 +106,10 @@ where
                 found => drain.put_right(lane, &pointer, found).await?,
             }
             self.did = true;
+        }
+        if let Some(event) = died {
+            let seen = Seen { event, outcome: None, by_hand: false, died: true };
+            self.note_end(seen, drain.now()).await?;
         }
         Ok(())
     }

@@ -1,12 +1,17 @@
 //! Reading a stranger's answer with a limit.
 
-use http::{HeaderMap, Response, header};
-use http_body_util::BodyExt as _;
+use domain::delivery::{Cause, Steer};
+use http::{HeaderMap, HeaderName, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
+use zeroize::Zeroizing;
 
-use super::{Answered, Bounds};
+use super::{Answered, Bounds, Failed, Reply};
+
+/// With which a receiver says what to do with what it is sent.
+const STEER: HeaderName = HeaderName::from_static("webhook-delivery");
 
 /// Longest piece of a header that is shown, in bytes.
 const MAX_SHOWN: usize = 120;
@@ -22,16 +27,46 @@ pub async fn read(
     let (head, mut body) = response.into_parts();
     let status = head.status.as_u16();
     let retry_after = only(&head.headers, &header::RETRY_AFTER);
+    let steer = only(&head.headers, &STEER).and_then(|value| Steer::read(&value));
+    let is_redirect = is_redirect(head.status, &head.headers);
     // Read also what is not shown: a body read to its end leaves the connection to the next delivery.
     let bytes = read_body(&mut body, bounds, by).await;
-    let excerpt = if head.status.is_redirection() && head.headers.contains_key(header::LOCATION) {
-        redirect(url, &head.headers)
+    let excerpt = if is_redirect {
+        format!("({status}, {})", redirect(url, &head.headers))
     } else if let Some(encoding) = encoding(&head.headers) {
         format!("(a body with content-encoding {encoding}, not shown)")
     } else {
         excerpt(&bytes, bounds.kept)
     };
-    Answered { status, retry_after, excerpt }
+    Answered { status, retry_after, excerpt, steer, is_redirect }
+}
+
+/// Reads a whole answer whose head has come, if it is not larger than what is read of any.
+pub async fn whole(
+    response: Response<Incoming>,
+    bounds: &Bounds,
+    by: Instant,
+) -> Result<Reply, Failed> {
+    let (head, body) = response.into_parts();
+    let read = timeout_at(by, Limited::new(body, bounds.read).collect()).await;
+    match read {
+        Ok(Ok(body)) => {
+            let body = Zeroizing::new(body.to_bytes().into());
+            Ok(Reply { status: head.status.as_u16(), body })
+        }
+        Ok(Err(error)) => {
+            let cause =
+                if error.is::<LengthLimitError>() { Cause::BadAnswer } else { Cause::Reset };
+            Err(Failed { cause, source: Some(error) })
+        }
+        Err(elapsed) => Err(Failed { cause: Cause::Timeout, source: Some(elapsed.into()) }),
+    }
+}
+
+/// Whether an answer sends to another place, or would if it said to which.
+fn is_redirect(status: StatusCode, headers: &HeaderMap) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+        || (status.is_redirection() && headers.contains_key(header::LOCATION))
 }
 
 async fn read_body(body: &mut Incoming, bounds: &Bounds, by: Instant) -> Vec<u8> {
@@ -49,7 +84,7 @@ async fn read_body(body: &mut Incoming, bounds: &Bounds, by: Instant) -> Vec<u8>
 }
 
 /// The value of a header that comes once. Twice is a contradiction, and worth nothing.
-fn only(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {
+fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then(|| value.to_owned())
@@ -69,9 +104,9 @@ fn redirect(url: &Url, headers: &HeaderMap) -> String {
     match host {
         Some((scheme, host)) => {
             let target = format!("{scheme}://{host}");
-            format!("(a redirect to {}, not followed)", excerpt(target.as_bytes(), MAX_SHOWN))
+            format!("a redirect to {}, not followed", excerpt(target.as_bytes(), MAX_SHOWN))
         }
-        None => "(a redirect, not followed)".to_owned(),
+        None => "a redirect, not followed".to_owned(),
     }
 }
 
@@ -167,7 +202,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::LOCATION, location.parse().unwrap());
-            let expected = format!("(a redirect to {expected}, not followed)");
+            let expected = format!("a redirect to {expected}, not followed");
             assert_eq!(redirect(&url, &headers), expected);
         }
     }

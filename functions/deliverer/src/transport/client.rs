@@ -12,14 +12,15 @@ use egress::{
     tls::{self, NoTls},
 };
 use hickory_resolver::net::NetError;
-use http::{Method, Request, Uri};
+use http::{Method, Request, Response, Uri};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use rustls::ClientConfig;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use url::Url;
 
-use super::{Answered, Bounds, Failed, Post, Transport, answer};
+use super::{Answered, Bounds, Failed, Post, Reply, Transport, answer};
 
 /// Largest head of an answer, in bytes, and most headers in it. Both are far above what any framework sends.
 const MAX_HEAD: usize = 32 * 1024;
@@ -112,11 +113,26 @@ impl<R> Client<R> {
 
 impl<R: Resolve> Transport for Client<R> {
     async fn post(&self, post: Post) -> Result<Answered, Failed> {
+        let by = post.by;
+        let (response, url) = self.begin(post).await?;
+        Ok(answer::read(response, &url, &self.bounds, by).await)
+    }
+
+    async fn ask(&self, post: Post) -> Result<Reply, Failed> {
+        let by = post.by;
+        let (response, _) = self.begin(post).await?;
+        answer::whole(response, &self.bounds, by).await
+    }
+}
+
+impl<R: Resolve> Client<R> {
+    /// The head of the answer, and where it came from.
+    async fn begin(&self, post: Post) -> Result<(Response<Incoming>, Url), Failed> {
         // One deadline around everything: limits on single reads never end a drip of bytes.
-        let by = Instant::now() + self.bounds.attempt;
+        let by = post.by;
         let (request, url) = request(post).ok_or(Failed::new(Cause::BlockedAddress))?;
         match timeout_at(by, self.http.request(request)).await {
-            Ok(Ok(response)) => Ok(answer::read(response, &url, &self.bounds, by).await),
+            Ok(Ok(response)) => Ok((response, url)),
             Ok(Err(error)) => Err(Failed { cause: cause::of(&error), source: Some(error.into()) }),
             Err(elapsed) => Err(Failed { cause: Cause::Timeout, source: Some(elapsed.into()) }),
         }

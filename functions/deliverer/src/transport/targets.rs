@@ -28,24 +28,31 @@ const KEPT: usize = 200;
 #[derive(Clone, Debug)]
 pub struct AwsTargets {
     queues: aws_sdk_sqs::Client,
-    buses: aws_sdk_eventbridge::Client,
+    pub(super) buses: aws_sdk_eventbridge::Client,
     own_queue: String,
+    pub(super) own_bus: BusArn,
 }
 
 impl AwsTargets {
-    /// Clients for these settings, which live as long as the process, and the URL of the queue that wakes us.
-    pub fn new(settings: &Settings, own_queue: &str) -> Self {
+    /// Clients for these settings, which live as long as the process; the URL of the queue that wakes us, and the
+    /// operators' bus.
+    pub fn new(settings: &Settings, own_queue: &str, own_bus: BusArn) -> Self {
         let aws = Aws::new(settings, Pace { tries: 1, ..Pace::BACKGROUND });
-        Self { queues: aws.sqs(), buses: aws.eventbridge(), own_queue: own_queue.to_owned() }
+        Self {
+            queues: aws.sqs(),
+            buses: aws.eventbridge(),
+            own_queue: own_queue.to_owned(),
+            own_bus,
+        }
     }
 }
 
 /// What a bus said of one entry, in a whole that it called a success.
 #[derive(Debug, thiserror::Error)]
 #[error("the entry failed ({code}): {message}")]
-struct EntryFailed {
-    code: String,
-    message: String,
+pub(super) struct EntryFailed {
+    pub(super) code: String,
+    pub(super) message: String,
 }
 
 impl Targets for AwsTargets {
@@ -79,6 +86,10 @@ impl Targets for AwsTargets {
     }
 
     async fn put(&self, entry: Entry) -> Result<Answered, Failed> {
+        if entry.bus == self.own_bus {
+            // Our role lets us write there for ourselves; no endpoint may borrow that.
+            return Err(Failed::new(Cause::BlockedAddress));
+        }
         let entry = PutEventsRequestEntry::builder()
             .event_bus_name(entry.bus.to_string())
             .source(entry.source)
@@ -127,8 +138,7 @@ impl Targets for AwsTargets {
 }
 
 fn taken(what: &str, id: &str) -> Answered {
-    let excerpt = excerpt(format!("{what} {id}").as_bytes(), KEPT);
-    Answered { status: 200, retry_after: None, excerpt }
+    Answered::plain(200, excerpt(format!("{what} {id}").as_bytes(), KEPT))
 }
 
 fn failed<E>(error: SdkError<E, HttpResponse>) -> Failed

@@ -115,7 +115,8 @@ impl Redeliver {
 
     /// The command that does what this one says.
     fn command(&self, deployment: &[String]) -> String {
-        let mut words: Vec<String> = ["postern", "deliveries", "redeliver"].map(str::to_owned).into();
+        let mut words: Vec<String> =
+            ["postern", "deliveries", "redeliver"].map(str::to_owned).into();
         words.push(quoted(&self.tenant));
         words.extend(self.events.iter().map(|event| quoted(event)));
         let mut option = |name: &str, value: &str| {
@@ -151,11 +152,19 @@ impl Redeliver {
             || self.to.is_some();
         if self.is_selection() && !self.all && !narrowed {
             let next = "name events, or narrow it with --endpoint, --type, --from or --to; --all means all that was given up";
-            return Err(Complaint::new("nothing is sent again", "it is not said which deliveries", next));
+            return Err(Complaint::new(
+                "nothing is sent again",
+                "it is not said which deliveries",
+                next,
+            ));
         }
         if self.is_selection() && self.yes && self.reason.is_none() {
             let next = "say why with --reason, for those who read the audit later";
-            return Err(Complaint::new("nothing is sent again", "a selection needs a reason", next));
+            return Err(Complaint::new(
+                "nothing is sent again",
+                "a selection needs a reason",
+                next,
+            ));
         }
         Ok(())
     }

@@ -109,10 +109,14 @@ impl Told {
             };
             let [event, kind, attempt] =
                 ["event", "type", "attempt"].map(|name| delivery.get(name).cloned());
-            writeln!(out, "{}", json!({
-                "event": event, "type": kind, "attempt": attempt, "status": status, "error": error,
-                "taken": answer.is_taken(), "duration_ms": u64::try_from(millis).unwrap_or(u64::MAX),
-            }))?;
+            writeln!(
+                out,
+                "{}",
+                json!({
+                    "event": event, "type": kind, "attempt": attempt, "status": status, "error": error,
+                    "taken": answer.is_taken(), "duration_ms": u64::try_from(millis).unwrap_or(u64::MAX),
+                })
+            )?;
             return out.flush();
         }
         let said = match &answer.status {
@@ -148,12 +152,17 @@ mod tests {
     #[test]
     fn what_is_posted_is_what_was_handed_out() {
         let (headers, body) = request(&delivery()).unwrap();
-        assert_eq!((headers["webhook-id"].as_bytes(), body.as_ref()), (&b"evt_1"[..], &b"{\"n\":1.0}"[..]));
+        assert_eq!(
+            (headers["webhook-id"].as_bytes(), body.as_ref()),
+            (&b"evt_1"[..], &b"{\"n\":1.0}"[..])
+        );
         let mut binary = delivery();
         binary["body"] = Value::Null;
         binary["body_base64"] = "/wA=".into();
         assert_eq!(request(&binary).unwrap().1.as_ref(), [0xff, 0]);
-        for broken in [json!(null), json!({"headers": {"a b": "x"}, "body": "x"}), json!({"headers": {}})] {
+        for broken in
+            [json!(null), json!({"headers": {"a b": "x"}, "body": "x"}), json!({"headers": {}})]
+        {
             assert!(request(&broken).is_none(), "{broken}");
         }
     }
@@ -169,7 +178,10 @@ mod tests {
         };
         assert_eq!(line(Ok(204), false), "evt_1  invoice.paid (attempt 2)  204 in 12 ms\n");
         let refused = line(Err("\u{1b}nobody listens".to_owned()), false);
-        assert_eq!(refused, "evt_1  invoice.paid (attempt 2)  \\u{1b}nobody listens in 12 ms; it comes again at 2026-09-21T14:13:20Z\n");
+        assert_eq!(
+            refused,
+            "evt_1  invoice.paid (attempt 2)  \\u{1b}nobody listens in 12 ms; it comes again at 2026-09-21T14:13:20Z\n"
+        );
         let json: Value = serde_json::from_str(&line(Ok(500), true)).unwrap();
         assert_eq!((&json["status"], &json["taken"]), (&json!(500), &json!(false)));
         assert_eq!((told.taken, told.refused), (1, 2));
@@ -179,7 +191,9 @@ mod tests {
     #[test]
     fn only_a_whole_url_is_forwarded_to() {
         let new = |url: &str| Forward::new(url, Duration::from_secs(1));
-        for good in ["http://localhost:3000/hooks?a=1&b=2", "https://example.com", "http://[::1]:3000/"] {
+        for good in
+            ["http://localhost:3000/hooks?a=1&b=2", "https://example.com", "http://[::1]:3000/"]
+        {
             assert_eq!(new(good).unwrap().client.base(), good);
         }
         for bad in ["localhost:3000", "/hooks", "ftp://localhost/", "", "http://"] {

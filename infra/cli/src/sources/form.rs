@@ -283,7 +283,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// A span of time in whole units, such as `24h`, in seconds.
-pub(super) fn seconds(text: &str) -> Result<u32, String> {
+pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     let wrong = || "it is a number with a unit: s, m, h or d, as in 24h".to_owned();
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(split).ok_or_else(wrong)?;
