@@ -106,8 +106,11 @@ struct Listening {
 impl Listening {
     fn start(host: &Host, forward: &str, more: &[&str]) -> Result<Self> {
         let mut command = Command::new(binaries::folder()?.join("postern"));
-        command.args(["listen", "--tenant", TENANT, "--forward", forward, "--state"]);
-        command.arg(host.state()).args(more).env_clear();
+        let ready = host.ready()?;
+        let api = |name: &str| ready.apis.get(name).with_context(|| format!("there is no {name}"));
+        command.args(["listen", "--tenant", TENANT, "--forward", forward]);
+        command.args(["--api", api("AdminApi")?, "--subscriber", api("SubscriberApi")?]);
+        command.args(more).env_clear().env("POSTERN_TOKEN", &ready.token);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let (told, said) = channel();
         let out = BufReader::new(child.stdout.take().context("its output")?);

@@ -3,7 +3,7 @@
 use domain::{
     commit::Reason,
     delivery::Delivery,
-    id::{EventId, RedeliveryId, TenantId},
+    id::{EndpointId, EventId, RedeliveryId, TenantId},
     inbox::Noted,
     lane::{LaneId, Pointer},
     outbox::OutboxRow,
@@ -104,6 +104,19 @@ impl Events for OutboxTable {
             return Ok(None);
         }
         outgoing::read(&item).map(Some)
+    }
+
+    async fn also_to(
+        &self,
+        tenant: &TenantId,
+        event: EventId,
+        endpoint: EndpointId,
+    ) -> Stored<()> {
+        // Beside what the relay wrote, which has another form where it is long.
+        let also = Expression::new()
+            .put_into(outgoing::ADDED, &endpoint.to_string())
+            .when("attribute_exists(#relayed_at)", []);
+        self.table().update(keys::outgoing(tenant, event), &also).await.map(drop)
     }
 
     async fn events(

@@ -220,6 +220,7 @@ where
             return Ok(Taken::Not(Outcome::Expired));
         }
         let Seen::Take { delivery: before, .. } = &seen else {
+            self.outbox.also_to(&lane.tenant, event, lane.endpoint).await?;
             // Put again it changes nothing, and the lane hears of it once more.
             let new = NewDelivery { lane: lane.clone(), delivery: after };
             self.deliveries.put(&new).await?;

@@ -356,6 +356,9 @@ async fn what_never_came_to_an_endpoint_is_made_for_it() {
     let done = bench.finish(work).await;
     assert_eq!((done.counts.redelivered, done.counts.in_flight), (120, 1));
     assert_eq!((bench.count(State::Pending), bench.count(State::Dead)), (120, 1));
+    // The story of the event tells it.
+    let row = bench.store.tables().outbox[&(acme(), event(-5000, 7))].clone();
+    assert_eq!(row.relayed.unwrap().endpoints, [endpoint(1)]);
     bench.nothing_is_stranded();
     // Again there is nothing left to do.
     let again = Order { id: us(2), ..Bench::order(selection) };

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{Again, Stored};
 use crate::{
     delivery::Delivery,
-    id::{EventId, RedeliveryId, TenantId},
+    id::{EndpointId, EventId, RedeliveryId, TenantId},
     inbox::Noted,
     lane::LaneId,
     outbox::OutboxRow,
@@ -46,6 +46,14 @@ pub trait Events: Sync {
         until: Timestamp,
         now: Timestamp,
     ) -> impl Future<Output = Stored<Option<OutboxRow>>> + Send;
+
+    /// Notes that a relayed event goes to an endpoint, too, so that its story tells it. Noting it again changes nothing.
+    fn also_to(
+        &self,
+        tenant: &TenantId,
+        event: EventId,
+        endpoint: EndpointId,
+    ) -> impl Future<Output = Stored<()>> + Send;
 
     /// Events of a shard of a tenant after one of them, in the order of their ids.
     fn events(

@@ -184,7 +184,17 @@ async fn an_event_is_kept_until_then_and_one_that_is_past_is_gone(on: &impl Tabl
     let relayed = Relayed { at: at(10), endpoints: vec![EndpointId::new(Uuid::from_u128(1))] };
     on.outbox().mark(&event.tenant, event.id, &relayed).await?;
     let row = keep(at(20), at(11)).await?;
-    assert_eq!(row.and_then(|row| row.relayed), Some(relayed));
+    assert_eq!(row.and_then(|row| row.relayed), Some(relayed.clone()));
+    // One more than it was relayed to, and one of those; an event that is not there stays so.
+    let (tenant, new) = (&event.tenant, EndpointId::new(Uuid::from_u128(2)));
+    for endpoint in [new, new].iter().chain(&relayed.endpoints) {
+        on.outbox().also_to(tenant, event.id, *endpoint).await?;
+        on.outbox().also_to(tenant, event_id(0, 9), *endpoint).await?;
+    }
+    let also = [relayed.endpoints, vec![new]].concat();
+    let row = on.outbox().event(tenant, event.id).await?;
+    assert_eq!(row.and_then(|row| row.relayed).map(|relayed| relayed.endpoints), Some(also));
+    assert_eq!(on.outbox().event(tenant, event_id(0, 9)).await?, None);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use domain::{
     delivery::{Delivery, State},
-    id::{EventId, RedeliveryId, TenantId, shard_of},
+    id::{EndpointId, EventId, RedeliveryId, TenantId, shard_of},
     inbox::Noted,
     lane::{LaneId, Pointer},
     outbox::OutboxRow,
@@ -85,6 +85,24 @@ impl Events for Store {
                 *expires_at = until.max(*expires_at);
             }
             tables.outbox.get(&key).cloned()
+        })
+        .await
+    }
+
+    async fn also_to(
+        &self,
+        tenant: &TenantId,
+        event: EventId,
+        endpoint: EndpointId,
+    ) -> Stored<()> {
+        let key = (tenant.clone(), event);
+        self.call("events.also_to", |tables| {
+            let row = tables.outbox.get_mut(&key);
+            if let Some(relayed) = row.and_then(|row| row.relayed.as_mut())
+                && !relayed.endpoints.contains(&endpoint)
+            {
+                relayed.endpoints.push(endpoint);
+            }
         })
         .await
     }
