@@ -280,14 +280,12 @@ async fn a_poller_that_dies_gets_it_again_and_strangers_get_nothing() -> Result<
     })
     .await?;
     ensure!(first != second, "{first}");
-    let acks = json!({"receipts": [second, first]});
-    let acked = client.post(&format!("{poll}/ack"), &acks).await?.good()?;
-    let results: Vec<_> = ["/acknowledged/0/result", "/acknowledged/1/result"]
-        .map(|pointer| {
-            acked.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-        })
-        .into();
-    ensure!(results == ["acknowledged", "before"], "{acked}");
+    // The first poller was slow: its acknowledgement comes late, and is as good.
+    for (receipt, expected) in [(first, "acknowledged"), (second, "before")] {
+        let acks = json!({"receipts": [receipt]});
+        let acked = client.post(&format!("{poll}/ack"), &acks).await?;
+        ensure!(acked.text("/acknowledged/0/result")? == expected, "{acked:?}");
+    }
     host.api()?.until_outgoing(TENANT, &event, "succeeded").await?;
 
     let stranger = Client::new(&subscriber, Some("whpoll_0000"))?;

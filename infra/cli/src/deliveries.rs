@@ -24,8 +24,8 @@ pub enum Deliveries {
         /// The endpoint's id (`ep_...`); also of one that was deleted
         endpoint: String,
         /// Only those that stand so: `pending`, `succeeded`, `dead` or `cancelled`
-        #[arg(long, value_name = "STATE", value_parser = ["pending", "succeeded", "dead", "cancelled"])]
-        state: Option<String>,
+        #[arg(long, value_name = "STATUS", value_parser = ["pending", "succeeded", "dead", "cancelled"])]
+        status: Option<String>,
         /// Only of types that match, such as `invoice.*`
         #[arg(long, value_name = "PATTERN")]
         r#type: Option<String>,
@@ -97,9 +97,9 @@ pub async fn run(
         client.post(&format!("{}/{how}", path(tenant, redelivery)), &json!({})).await
     };
     let shown = match command {
-        Deliveries::List { tenant, endpoint, state, r#type, from, to, limit, cursor } => {
+        Deliveries::List { tenant, endpoint, status, r#type, from, to, limit, cursor } => {
             let query = [
-                ("state", state.clone()),
+                ("state", status.clone()),
                 ("type", r#type.clone()),
                 ("from", from.map(|time| time.to_string())),
                 ("to", to.map(|time| time.to_string())),

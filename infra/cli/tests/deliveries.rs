@@ -1,5 +1,5 @@
 //! The commands about deliveries, against a deployment that writes down what it is asked.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
 mod fake;
 mod support;
@@ -52,7 +52,7 @@ fn deliveries_are_listed_with_why() {
         "list",
         "acme",
         "ep_1",
-        "--state",
+        "--status",
         "dead",
         "--from",
         "2026-09-21",
@@ -61,7 +61,7 @@ fn deliveries_are_listed_with_why() {
     let call =
         "GET /v1/tenants/acme/endpoints/ep_1/deliveries?state=dead&from=2026-09-21T00%3A00%3A00Z";
     assert_eq!((listed.code, fake.asked().call), (0, call.to_owned()));
-    assert_eq!(fake.run(&["deliveries", "list", "acme", "ep_1", "--state", "lost"]).code, 2);
+    assert_eq!(fake.run(&["deliveries", "list", "acme", "ep_1", "--status", "lost"]).code, 2);
 }
 
 /// RPL-already-delivered, RPL-in-flight: what is not asked for by `--yes` is not done.
@@ -111,6 +111,7 @@ fn what_was_started_is_shown_with_what_it_left_alone() {
     ];
     let ended = fake.run(&args);
     assert_eq!((ended.code, ended.err), (0, fake.named()));
+    assert_eq!(fake.asked.lock().unwrap()[0].header("content-type"), "application/json");
     insta::assert_snapshot!(ended.out);
     let body =
         json!({"endpoint": "ep_1", "select": {}, "dry_run": false, "reason": "mended", "rate": 5});

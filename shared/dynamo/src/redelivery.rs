@@ -106,12 +106,7 @@ impl Events for OutboxTable {
         outgoing::read(&item).map(Some)
     }
 
-    async fn also_to(
-        &self,
-        tenant: &TenantId,
-        event: EventId,
-        endpoint: EndpointId,
-    ) -> Stored<()> {
+    async fn also_to(&self, tenant: &TenantId, event: EventId, endpoint: EndpointId) -> Stored<()> {
         // Beside what the relay wrote, which has another form where it is long.
         let also = Expression::new()
             .put_into(outgoing::ADDED, &endpoint.to_string())

@@ -89,12 +89,7 @@ impl Events for Store {
         .await
     }
 
-    async fn also_to(
-        &self,
-        tenant: &TenantId,
-        event: EventId,
-        endpoint: EndpointId,
-    ) -> Stored<()> {
+    async fn also_to(&self, tenant: &TenantId, event: EventId, endpoint: EndpointId) -> Stored<()> {
         let key = (tenant.clone(), event);
         self.call("events.also_to", |tables| {
             let row = tables.outbox.get_mut(&key);
