@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// What a host needs to run.
 const NAMES: &[&str] =
-    &["postern-local", "ingress", "worker", "relay", "deliverer", "sweeper", "api"];
+    &["postern-local", "postern", "ingress", "worker", "relay", "deliverer", "sweeper", "api"];
 
 /// What to do about a binary that is not as it should be.
 const ADVICE: &str =

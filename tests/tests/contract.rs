@@ -70,6 +70,7 @@ both! {
     memory_keeps_the_contract_of_the_registry, dynamo_keeps_the_contract_of_the_registry: registry;
     memory_keeps_the_contract_of_the_walk, dynamo_keeps_the_contract_of_the_walk: walk;
     memory_keeps_the_contract_of_bulk_work, dynamo_keeps_the_contract_of_bulk_work: bulk;
+    memory_keeps_the_contract_of_redelivery, dynamo_keeps_the_contract_of_redelivery: redelivery;
     memory_keeps_the_contract_of_the_watch, dynamo_keeps_the_contract_of_the_watch: watch;
     memory_keeps_the_contract_of_published_keys, dynamo_keeps_the_contract_of_published_keys: published_keys;
     memory_keeps_the_contract_of_turns, dynamo_keeps_the_contract_of_turns: turns;

@@ -36,6 +36,8 @@ pub struct Config {
     pub outbox_shards: u16,
     /// Shards of the index of lanes.
     pub wake_shards: u16,
+    /// How long a delivery stays that a poller has acknowledged.
+    pub delivery_retention: Duration,
     /// The limits.
     pub limits: crate::Limits,
 }
@@ -62,6 +64,7 @@ impl Config {
         let secrets_key_arn = env.text("SECRETS_KEY_ARN");
         let outbox_shards = env.number("OUTBOX_SHARDS", 1..=64);
         let wake_shards = env.number("WAKE_SHARDS", 1..=64);
+        let delivery_retention = env.millis("DELIVERY_RETENTION_MS", 1..=3650 * 86_400_000);
         let limits = limits(env);
         Some(Self {
             base: base?,
@@ -78,6 +81,7 @@ impl Config {
             secrets_key_arn: secrets_key_arn?,
             outbox_shards: outbox_shards?,
             wake_shards: wake_shards?,
+            delivery_retention: delivery_retention?,
             limits: limits?,
         })
     }
@@ -92,6 +96,7 @@ fn limits(env: &mut Env) -> Option<crate::Limits> {
     let payload_bytes = env.number("PAYLOAD_MAX_BYTES", 1..=1_000_000_usize);
     let first_due: Option<Duration> = env.millis("FIRST_DUE_MS", 1..=DAY);
     let delivery_deadline = env.millis("DELIVERY_DEADLINE_MS", 1..=30 * DAY);
+    let poll_visibility = env.millis("POLL_VISIBILITY_MS", 1..=DAY / 2);
     let pending_shards = env.number("PENDING_SHARDS", 1..=64);
     let list_by_source = env.flag("LIST_BY_SOURCE");
     let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
@@ -104,6 +109,7 @@ fn limits(env: &mut Env) -> Option<crate::Limits> {
         payload_bytes: payload_bytes?,
         first_due: first_due?,
         delivery_deadline: delivery_deadline?,
+        poll_visibility: poll_visibility?,
         pending_shards: pending_shards?,
         list_by_source: list_by_source?,
     })

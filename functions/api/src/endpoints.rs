@@ -1,7 +1,7 @@
 //! Endpoints: their whole life, from being added to being deleted.
 //!
 //! [`wanted`] is what may be asked of one, [`sealing`] and [`strength`] are about their secrets, [`life`] stops and starts
-//! them, [`configure`] sets one up in one call, [`trial`] sends a test event, [`view`] is how they are shown. Every change
+//! them, [`configure`] sets one up in one call, [`token`] lets its owner poll it, [`trial`] sends a test event, [`view`] is how they are shown. Every change
 //! is written on the condition that the endpoint is as it was read, and every one has its entry in the audit.
 
 pub mod configure;
@@ -10,6 +10,7 @@ mod reuse;
 mod sealing;
 pub mod secrets;
 mod strength;
+pub mod token;
 pub mod trial;
 pub mod view;
 mod wanted;
@@ -42,7 +43,7 @@ use self::{
     wanted::{Checked, Wanted},
 };
 use crate::{
-    Api, Ports, Problem, at_once,
+    Api, Ports, Problem, at_once, polling,
     problem::Findings,
     request::{Actor, Json, Path, Query},
 };
@@ -58,6 +59,9 @@ pub struct MadeEndpoint {
     /// What its owner verifies with. Of a key pair, its `public_keys` say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
+    /// What its owner polls with, shown this once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
     /// The test event that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<Trial>,
@@ -96,6 +100,7 @@ pub(crate) fn routes<P: Ports>() -> Router<Arc<Api<P>>> {
         .route(&one(""), get(show::<P>).patch(change::<P>).delete(life::delete::<P>))
         .route(&one("/secrets"), get(secrets::list::<P>))
         .route(&one("/secrets/rotate"), post(secrets::rotate::<P>))
+        .route(&one("/token"), post(token::renew::<P>))
         .route(&one("/pause"), post(life::pause::<P>))
         .route(&one("/resume"), post(life::resume::<P>))
         .route(&one("/disable"), post(life::disable::<P>))
@@ -171,6 +176,9 @@ async fn make<P: Ports>(
         public = secret.public_key().map(|key| (signs.id.clone(), key));
         sealed.insert(0, signs);
     }
+    let token = matches!(endpoint.destination, Destination::Poll(_))
+        .then(|| polling::mint((api.edge.random)()));
+    sealed.extend(token.as_ref().map(polling::sealed));
     let endpoint = with_public_keys(&endpoint, &sealed, public);
     api.audit(tenant.as_str(), actor.to_owned(), "endpoint.add", &id.to_string(), now).await?;
     if !api.registry.add_endpoint(&endpoint, &sealed).await? {
@@ -186,13 +194,14 @@ async fn make<P: Ports>(
             ),
         }
     }
-    Ok(Some(MadeEndpoint { endpoint, secret: shown, test, warnings }))
+    let token = token.map(|token| token.expose().to_owned());
+    Ok(Some(MadeEndpoint { endpoint, secret: shown, token, test, warnings }))
 }
 
 /// Whether what goes there is signed, and somebody needs the secret.
 fn shows_secret(destination: &Destination) -> bool {
     match destination {
-        Destination::Https(_) => true,
+        Destination::Https(_) | Destination::Poll(_) => true,
         Destination::Queue(_) | Destination::Bus(_) => false,
     }
 }

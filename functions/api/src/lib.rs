@@ -5,16 +5,20 @@
 //! a cause in an answer, a secret in an answer except the one that makes or rotates it, an effect without its audit entry.
 //!
 //! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`objects`],
-//! [`endpoints`], [`received`], [`parked`], [`replays`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the
+//! [`endpoints`], [`received`], [`parked`], [`replays`], [`outgoing`], [`deliveries`] and [`redeliveries`] answer operators,
+//! [`polling`] answers the owners of endpoints; [`request`] and [`Problem`] are the
 //! outside.
 
 pub mod config;
+pub mod deliveries;
 pub mod endpoints;
 pub mod objects;
 pub mod outgoing;
 pub mod parked;
+pub mod polling;
 mod problem;
 pub mod received;
+pub mod redeliveries;
 pub mod replays;
 pub mod request;
 pub mod sources;
@@ -32,8 +36,8 @@ use axum::{
 };
 use domain::message::{InboundMessage, WakeMessage};
 use domain::ports::{
-    AuditEntry, Bodies, Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Keyring, Outbox,
-    Queue, SetSourceSecrets, State as Objects, Walk, Watch,
+    AuditEntry, Bodies, Bulk, Configure, Deliveries, DueInbox, Events, Fanout, Inbox, Keyring,
+    Outbox, Queue, Redeliver, Redeliveries, SetSourceSecrets, State as Objects, Walk, Watch,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -47,11 +51,11 @@ pub trait Ports: Send + Sync + 'static {
     /// Events received.
     type Inbox: Inbox + DueInbox + Walk + Send + 'static;
     /// Outgoing events.
-    type Outbox: Outbox + Send + 'static;
+    type Outbox: Outbox + Events + Send + 'static;
     /// Deliveries.
-    type Deliveries: Deliveries + Fanout + Send + 'static;
+    type Deliveries: Deliveries + Fanout + Redeliver + Send + 'static;
     /// Configuration, and bulk work.
-    type Registry: Configure + Bulk + Send + 'static;
+    type Registry: Configure + Bulk + Redeliveries + Send + 'static;
     /// The inbound and the wake queue.
     type Queues: Queue<InboundMessage> + Send + 'static;
     /// The wake queue.
@@ -119,6 +123,8 @@ pub struct Limits {
     pub first_due: std::time::Duration,
     /// How long a redelivery is tried.
     pub delivery_deadline: std::time::Duration,
+    /// How long a poller has to acknowledge, if it does not say.
+    pub poll_visibility: std::time::Duration,
     /// Shards of the inbox's indexes.
     pub pending_shards: u16,
     /// Whether events are listed by source and day.
@@ -227,6 +233,9 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/replays/{replay}", get(replays::show::<P>))
         .route("/v1/replays/{replay}/cancel", post(replays::cancel::<P>))
         .merge(endpoints::routes::<P>())
+        .route("/v1/tenants/{tenant}/endpoints/{endpoint}/deliveries", get(deliveries::list::<P>))
+        .merge(redeliveries::routes::<P>())
+        .merge(polling::routes::<P>())
         .route("/v1/events", post(outgoing::publish::<P>))
         .route("/v1/tenants/{tenant}/events/unmatched", get(unmatched::list::<P>))
         .route("/v1/tenants/{tenant}/events/{event}", get(outgoing::story::<P>))
@@ -237,6 +246,7 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .fallback(|| async { Problem::no_route() })
         .method_not_allowed_fallback(|| async { Problem::no_method() })
         .layer(DefaultBodyLimit::max(request::MAX_BODY))
+        .layer(middleware::from_fn(request::at_its_door))
         .layer(middleware::from_fn_with_state(Arc::clone(&api), tell::<P>))
         .with_state(api)
 }

@@ -19,11 +19,12 @@ async fn main() -> Result<(), Error> {
     let client = aws_sdk_dynamodb::Client::new(&aws.config(Service::DynamoDb));
     let (shards, wake_shards) = (config.limits.pending_shards, config.wake_shards);
     let outbox = OutboxTable::new(client.clone(), config.outbox_table, config.outbox_shards);
+    let deliveries = DeliveriesTable::new(client.clone(), config.deliveries_table, wake_shards);
     let api = Api::<Deployed> {
         inbox: InboxTable::new(client.clone(), config.inbox_table, shards),
         outbox: OutboxTable { requests: Some(config.state_table.clone()), ..outbox },
         watch: StateTable { client: client.clone(), table: config.state_table, commits: None },
-        deliveries: DeliveriesTable::new(client.clone(), config.deliveries_table, wake_shards),
+        deliveries: DeliveriesTable { retention: config.delivery_retention, ..deliveries },
         registry: RegistryTable { client, table: config.registry_table },
         inbound: SqsQueue::new(aws.sqs(), config.inbound_queue_url),
         wakes: SqsQueue::new(aws.sqs(), config.wake_queue_url),

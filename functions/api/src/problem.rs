@@ -22,6 +22,16 @@ impl Problem {
         Self(problem::Problem::new(status, slug, title).detail(detail))
     }
 
+    /// Something that only one route knows.
+    pub(crate) fn outside(
+        status: StatusCode,
+        slug: &str,
+        title: &str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::new(status, slug, title, detail)
+    }
+
     /// The body is not JSON, or is not JSON of the form that the route takes.
     pub(crate) fn unreadable(slug: &str, status: StatusCode, detail: impl Into<String>) -> Self {
         Self::new(status, slug, "The request cannot be read.", detail)

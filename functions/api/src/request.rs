@@ -4,6 +4,8 @@ use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Request, rejection::JsonRejection},
     http::{HeaderMap, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
 };
 use lambda_http::request::RequestContext;
 use serde::de::DeserializeOwned;
@@ -96,6 +98,26 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
             }
         }
     }
+}
+
+/// Keeps the routes of operators and those of endpoints' owners apart, which come through gateways of their own. These
+/// send nothing else; but whether a stranger reaches an operator's route must not hang on how a path is spelled.
+pub(crate) async fn at_its_door(request: Request, next: Next) -> Response {
+    if is_at_its_door(&request) {
+        next.run(request).await
+    } else {
+        Problem::no_route().into_response()
+    }
+}
+
+fn is_at_its_door(request: &Request) -> bool {
+    let Some(RequestContext::ApiGatewayV2(context)) = request.extensions().get() else {
+        return true;
+    };
+    // `ANY /poll/{proxy+}`; nothing else than a gateway says where it came in.
+    let door = context.route_key.as_deref().and_then(|door| door.split_once(' '));
+    let fixed = door.and_then(|(_, path)| path.split('{').next());
+    fixed.is_none_or(|fixed| request.uri().path().starts_with(fixed))
 }
 
 /// Who calls, as the gateway says after it has checked the signature.

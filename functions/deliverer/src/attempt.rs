@@ -149,6 +149,8 @@ where
                 Place::Nowhere(Cause::NoSuchTarget)
             }
             Destination::Bus(bus) => Place::Bus(bus.clone()),
+            // Its lane is left to its owner, and no attempt of ours is made.
+            Destination::Poll(_) => Place::Nowhere(Cause::Internal),
         };
         Ok(Target { tenant: endpoint.tenant, place })
     }

@@ -9,6 +9,7 @@
 
 mod agenda;
 mod due;
+mod polled;
 mod rest;
 mod standing;
 mod tell;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use domain::{
     breaker::Limits,
     delivery::{Attempt, Delivery, Schedule},
+    destination::Destination,
     endpoint::{Endpoint, HealthLimits},
     lane::{Found, Hold, Kind, LaneId, Left, Pointer, Release, Take},
     message::WakeMessage,
@@ -284,6 +286,9 @@ where
             // Whatever it was stopped for, what waits meanwhile must not hit it all at once.
             self.left.breaker = self.left.breaker.rested(now);
             return self.hold_all(since).await;
+        }
+        if matches!(found.destination, Destination::Poll(_)) {
+            return self.leave_to_poller(&found).await;
         }
         if let Some(open_until) = self.left.breaker.open(now) {
             self.give_up_overdue(&found, now).await?;

@@ -401,6 +401,40 @@ async fn what_was_held_for_too_long_is_given_up_with_that_reason() {
     assert!(world.states().iter().all(|state| *state == State::Dead));
 }
 
+/// Nothing is sent to an endpoint that is polled: what its owner has not fetched until its deadline is given up, and what
+/// was fetched and not acknowledged says so.
+#[tokio::test]
+async fn an_endpoint_that_is_polled_gets_nothing_and_loses_what_nobody_fetches_in_time() {
+    let world = World::new(60, [OK]);
+    let poll = Destination::Poll(domain::destination::Polling {});
+    world.store.tables().endpoints.values_mut().for_each(|(e, _)| e.destination = poll.clone());
+    let longest = 3600;
+    assert_eq!(world.drain().await, Ended::Asleep(Some(at(longest))));
+    set_clock(DEADLINE - 10);
+    assert_eq!(world.drain().await, Ended::Asleep(Some(at(DEADLINE))));
+    assert!(world.states().iter().all(|state| *state == State::Pending));
+    // One is fetched at the last moment, and comes up again after its deadline.
+    let fetched = domain::polling::handed_out(&world.delivery(3), "p", at(DEADLINE + 50), clock());
+    {
+        let mut tables = world.store.tables();
+        tables.pointers.remove(&(lane(), Pointer::of(&world_delivery(&fetched, 0))));
+        tables.pointers.insert((lane(), Pointer::of(&fetched)));
+        tables.deliveries.insert((lane(), event(3)), fetched);
+    }
+    set_clock(DEADLINE);
+    assert_eq!(world.drain().await, Ended::Asleep(Some(at(DEADLINE + longest))));
+    let dead = world.states().iter().filter(|state| **state == State::Dead).count();
+    assert_eq!((dead, world.delivery(3).state), (59, State::Pending));
+    set_clock(DEADLINE + 50);
+    assert_eq!(world.drain().await, Ended::Asleep(None));
+    let failed = |cause| Outcome::Failed { cause };
+    let said =
+        |n| world.delivery(n).log.iter().map(|entry| entry.outcome.clone()).collect::<Vec<_>>();
+    assert_eq!(said(3), [failed(Cause::Unacknowledged), failed(Cause::Expired)]);
+    assert_eq!((said(4), world.delivery(4).attempts), (vec![failed(Cause::Expired)], 0));
+    assert_eq!((world.script.sent(), world.pointers().len()), (0, 0));
+}
+
 #[tokio::test]
 async fn a_hold_counts_from_the_disabling() {
     let world = World::new(1, [OK]);

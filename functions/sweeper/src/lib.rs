@@ -3,7 +3,8 @@
 //!
 //! One sweep, under a lease so that two never run at once: [`inbox`] sends events whose message was lost, and parks those
 //! whose attempts are used up; [`outbox`] relays what the stream did not bring; [`lanes`] wakes lanes whose time has
-//! come; `bulk` advances replays of many events; [`errands`] fetches keys that providers publish and confirms
+//! come; `bulk` advances replays of many events, and `redeliver`
+//! redeliveries; [`errands`] fetches keys that providers publish and confirms
 //! subscriptions, over the one way out ([`provider`]). They run side by side, oldest first, until the budget is spent. Then
 //! [`gauges`] measures what is left, so that an alarm sees what no sweep could fix. One part's failure does not stop the
 //! others, and fails the function at the end.
@@ -19,14 +20,16 @@ pub mod inbox;
 pub mod lanes;
 pub mod outbox;
 pub mod provider;
+mod redeliver;
 
 use std::time::Duration;
 
 use domain::{
     message::{InboundMessage, WakeMessage},
     ports::{
-        Bodies, Bulk, DueInbox, Fanout, Inbox, Lanes, Lease, Outbox, PublishedKeys, Queue,
-        Registry, SourceSecrets, State, StoreError, Walk, Watch,
+        Bodies, Bulk, Deliveries, DueInbox, Events, Fanout, Inbox, Lanes, Lease, Outbox,
+        PublishedKeys, Queue, Redeliver, Redeliveries, Registry, SourceSecrets, State, StoreError,
+        Walk, Watch,
     },
 };
 use flow::fanout::EndpointCache;
@@ -143,9 +146,9 @@ impl<I, S, O, L, R, Q, W, N, K, P, B> Sweeper<'_, I, S, O, L, R, Q, W, N, K, P, 
 where
     I: Inbox + DueInbox + Walk,
     S: State + Watch + PublishedKeys,
-    O: Outbox,
-    L: Lanes + Fanout,
-    R: Registry + Bulk,
+    O: Outbox + Events,
+    L: Lanes + Fanout + Deliveries + Redeliver,
+    R: Registry + Bulk + Redeliveries,
     Q: Queue<InboundMessage>,
     W: Queue<WakeMessage>,
     N: Fn() -> Timestamp + Sync,
@@ -168,11 +171,12 @@ where
             };
         let until = after(began, self.rules.budget);
         // On the heap: each holds a page of what it reads.
-        let (inbox, outbox, lanes, bulk, errands) = join!(
+        let (inbox, outbox, lanes, bulk, redeliver, errands) = join!(
             Box::pin(inbox::sweep(self, until)),
             Box::pin(outbox::sweep(self, until)),
             Box::pin(lanes::sweep(self, until)),
             Box::pin(bulk::sweep(self, until)),
+            Box::pin(redeliver::sweep(self, until)),
             Box::pin(errands::sweep(self, until)),
         );
         let gauges = Box::pin(gauges::measure(self)).await;
@@ -182,6 +186,7 @@ where
             ("outbox", outbox),
             ("lanes", lanes),
             ("bulk", bulk),
+            ("redeliver", redeliver),
             ("errands", errands),
             ("gauges", gauges),
         ];

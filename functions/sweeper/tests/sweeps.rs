@@ -18,18 +18,20 @@ use std::{
 use domain::{
     body::{Place, Sha256Hash, StoredBody},
     bulk::{self, Kind, Order, Selection, Work},
+    delivery::{Delivery, State as Stands},
     destination::Destination,
     endpoint::{Endpoint, LaneCount},
     event::Origin,
-    id::{EndpointId, EventId, InboxKey, ReplayId, TenantId},
+    id::{EndpointId, EventId, InboxKey, RedeliveryId, ReplayId, TenantId},
     inbox::{NewRow, Noted, Row, Status},
     lane::LaneId,
     message::{InboundMessage, Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
     ports::{
-        AcceptReport, Bulk as _, Fanout as _, Inbox as _, Outbox as _, PublishedKeys as _, Queue,
-        SourceSecret, Start, State as _, Want, Watch as _,
+        AcceptReport, Bulk as _, Fanout as _, Halt, Inbox as _, Outbox as _, PublishedKeys as _,
+        Queue, Redeliveries as _, SourceSecret, Start, Started, State as _, Want, Watch as _,
     },
+    redelivery,
     secret::SecretText,
     source::{Handler, SchemeChoice, Source},
 };
@@ -867,4 +869,105 @@ async fn a_replay_that_was_cancelled_or_is_gone_is_looked_at_once_more() {
     done(bench.sweep().await, 0, 0);
     assert!(bench.store.tables().open_bulks.is_empty());
     assert_eq!(bench.read("001").status, Status::DeadLetter);
+}
+
+/// A redelivery of this rate, of what was given up at an endpoint.
+fn redelivery(number: u128, rate: u32) -> redelivery::Work {
+    let order = redelivery::Order {
+        id: RedeliveryId::new(uuid::Uuid::from_u128(number)),
+        tenant: "acme".parse().unwrap(),
+        endpoints: vec![EndpointId::new(uuid::Uuid::from_u128(1))],
+        is_named: true,
+        selection: redelivery::Selection::default(),
+        rate,
+        reason: "mended".to_owned(),
+        actor: "ann".to_owned(),
+    };
+    redelivery::Work::new(order, at(10))
+}
+
+impl Bench {
+    fn with_dead_deliveries(count: usize) -> Self {
+        let bench = Self::new();
+        let (tenant, id): (TenantId, _) = ("acme".parse().unwrap(), redelivery(1, 1).endpoints[0]);
+        let url = Destination::Https("https://example.com/".to_owned());
+        let endpoint = Endpoint::new(tenant.clone(), id, url, at(-500));
+        let lane = LaneId { tenant: tenant.clone(), endpoint: id, lane: 0 };
+        {
+            let mut tables = bench.store.tables();
+            tables.endpoints.insert((tenant.clone(), id), (endpoint, Vec::new()));
+            for n in 0..count {
+                let event = EventId::derived(at(-100), &[&n.to_string()]);
+                let outgoing = OutboxEvent {
+                    id: event,
+                    tenant: tenant.clone(),
+                    event_type: "a".to_owned(),
+                    schema_version: 1,
+                    aggregate_id: "x".to_owned(),
+                    aggregate_version: None,
+                    payload: Payload::Inline(b"{}".to_vec()),
+                    occurred_at: at(-100),
+                    traceparent: None,
+                    labels: BTreeMap::new(),
+                };
+                let relayed = Some(domain::outbox::Relayed { at: at(-99), endpoints: vec![id] });
+                let row = OutboxRow { event: outgoing, relayed };
+                tables.outbox.insert((tenant.clone(), event), row);
+                let new = Delivery::new(event, "a".to_owned(), at(-50), at(-100));
+                let (state, finished_at) = (Stands::Dead, Some(at(-50)));
+                tables
+                    .deliveries
+                    .insert((lane.clone(), event), Delivery { state, finished_at, ..new });
+            }
+        }
+        bench
+    }
+
+    fn redelivered(&self, number: u128) -> redelivery::Work {
+        self.store.tables().redeliveries[&redelivery(number, 1).id].clone()
+    }
+}
+
+#[tokio::test]
+async fn redeliveries_that_are_under_way_go_on_each_minute_at_their_rate_and_end() {
+    let bench = Bench::with_dead_deliveries(230);
+    assert_eq!(bench.store.start_redelivery(&redelivery(1, 2), 20).await.unwrap(), Started::Yes);
+    bench.at(20);
+    // Two a second, for the minute until the next sweep; the lane is woken by the same sweep.
+    let _ = bench.sweep().await.unwrap();
+    assert_eq!(bench.redelivered(1).counts.redelivered, 120);
+    // One that is paused stays where it is, and does not hold another.
+    let noted = bench.store.halt_redelivery(redelivery(1, 1).id, Halt::Pause, "bob", at(21)).await;
+    assert_eq!(noted.unwrap(), Noted::Yes);
+    bench.at(80);
+    let _ = bench.sweep().await.unwrap();
+    assert_eq!(bench.redelivered(1).counts.redelivered, 120);
+    let noted = bench.store.halt_redelivery(redelivery(1, 1).id, Halt::Resume, "bob", at(81)).await;
+    assert_eq!(noted.unwrap(), Noted::Yes);
+    bench.at(140);
+    let _ = bench.sweep().await.unwrap();
+    let done = bench.redelivered(1);
+    assert_eq!((done.counts.redelivered, done.state()), (230, redelivery::State::Completed));
+    assert!(bench.store.tables().open_redeliveries.is_empty());
+}
+
+#[tokio::test]
+async fn a_redelivery_that_fails_does_not_hold_another_and_goes_on_with_the_next_sweep() {
+    let bench = Bench::with_dead_deliveries(20);
+    for number in [1, 2] {
+        let work = redelivery(number, 1000);
+        assert_eq!(bench.store.start_redelivery(&work, 20).await.unwrap(), Started::Yes);
+    }
+    bench.at(20);
+    let mut pages = 0;
+    bench.store.chaos.set(move |_, name| {
+        pages += u32::from(name == "redeliver.log");
+        (name == "redeliver.log" && pages == 1).then_some((When::Before, Fault::Throttled))
+    });
+    assert_eq!(bench.sweep().await.unwrap_err().parts, "redeliver");
+    bench.store.chaos.heal();
+    let _ = bench.sweep().await.unwrap();
+    let counts = [1, 2].map(|number| bench.redelivered(number).counts);
+    assert_eq!(counts.iter().map(|counts| counts.redelivered).sum::<u64>(), 20);
+    assert_eq!(counts.iter().map(|counts| counts.in_flight).sum::<u64>(), 20);
 }

@@ -23,7 +23,7 @@ use crate::complaint::{Complaint, printable};
 /// The most bytes of an answer that are read.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// No call takes longer.
+/// No call takes longer, if nobody says otherwise.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How calls prove who makes them.
@@ -75,6 +75,7 @@ impl Answer {
 pub struct Client {
     base: String,
     proof: Proof,
+    patience: Duration,
     hyper: Hyper<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
@@ -94,7 +95,13 @@ impl Client {
             .enable_http1()
             .build();
         let hyper = Hyper::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { base: base.into(), proof, hyper })
+        Ok(Self { base: base.into(), proof, patience: PATIENCE, hyper })
+    }
+
+    /// The same, waiting so long for an answer.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// The base URL.
@@ -169,7 +176,7 @@ impl Client {
             self.prove(request, &body).map_err(&fail)?;
         }
         let request = request.map_err(|error| fail(error.to_string()))?;
-        let answer = tokio::time::timeout(PATIENCE, async {
+        let answer = tokio::time::timeout(self.patience, async {
             let response = self.hyper.request(request).await.map_err(|error| chain(&error))?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, MAX_ANSWER).collect().await;
@@ -178,7 +185,7 @@ impl Client {
         });
         match answer.await {
             Ok(answer) => answer.map_err(fail),
-            Err(_) => Err(fail(format!("no answer within {} s", PATIENCE.as_secs()))),
+            Err(_) => Err(fail(format!("no answer within {} s", self.patience.as_secs()))),
         }
     }
 

@@ -145,6 +145,16 @@ impl Deployment {
         given.flatten().collect()
     }
 
+    /// Where owners of endpoints poll, on this machine.
+    pub fn subscriber(&self) -> Result<String, Complaint> {
+        if self.api.is_some() {
+            let next = "give --subscriber (or POSTERN_SUBSCRIBER) the stack's output SubscriberUrl";
+            let why = "the api of a deployment does not say where endpoints are polled";
+            return Err(Complaint::new("it is not clear where to poll", why, next));
+        }
+        Ok(self.local.ready()?.api("SubscriberApi")?.to_owned())
+    }
+
     /// The deployment that is meant.
     pub fn target(&self, now: Timestamp) -> Result<Target, Complaint> {
         let Some(text) = &self.api else { return self.local.target() };

@@ -1,6 +1,6 @@
 //! `postern events`: one event's story, replay, redelivery, publishing.
 
-mod replay;
+pub(crate) mod replay;
 mod story;
 
 use std::io::Write;

@@ -10,10 +10,12 @@
 
 pub mod client;
 pub mod complaint;
+pub mod deliveries;
 pub mod deployment;
 pub mod dev;
 pub mod endpoints;
 pub mod events;
+pub mod listen;
 pub mod objects;
 pub mod print;
 pub mod replays;
@@ -57,6 +59,9 @@ enum Command {
     Endpoints(Box<On<endpoints::Endpoints>>),
     /// Events received and events sent: story, replay, publish, redeliver
     Events(On<events::Events>),
+    /// What was sent to endpoints: list with what became of it, send again, follow, stop
+    Deliveries(On<deliveries::Deliveries>),
+    Listen(Box<listen::Listen>),
     /// What is held of providers' things: show, with what speaks against believing it
     Objects(On<objects::Objects>),
     /// Replays of many events: list, show, cancel
@@ -142,6 +147,12 @@ fn over_http(
                 let deployment = on.deployment.flags();
                 events::run(&on.command, &client, &deployment, on.json, out).await?;
             }
+            Command::Deliveries(on) => {
+                let client = on.client(on.command.changes(), now, err)?;
+                let deployment = on.deployment.flags();
+                deliveries::run(&on.command, &client, &deployment, on.json, out).await?;
+            }
+            Command::Listen(args) => listen::run(args, now, out, err).await?,
             Command::Replays(on) => {
                 let client = on.client(on.command.changes(), now, err)?;
                 replays::run(&on.command, &client, on.json, out).await?;

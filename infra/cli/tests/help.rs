@@ -56,6 +56,10 @@ fn help_reads_well() {
     insta::assert_snapshot!("events_parked", help(&["events", "parked"]));
     insta::assert_snapshot!("replays", help(&["replays"]));
     insta::assert_snapshot!("events_redeliver", help(&["events", "redeliver"]));
+    insta::assert_snapshot!("deliveries", help(&["deliveries"]));
+    insta::assert_snapshot!("deliveries_list", help(&["deliveries", "list"]));
+    insta::assert_snapshot!("deliveries_redeliver", help(&["deliveries", "redeliver"]));
+    insta::assert_snapshot!("listen", help(&["listen"]));
 }
 
 /// SEC-secret-in-output

@@ -6,6 +6,7 @@
 //! cut off is done again with the same events, although they have left the index that named them. Two who do one page at
 //! once leave what one would have left, because each row is changed only as it was read and is marked with the work.
 
+pub mod pace;
 pub mod selection;
 pub mod walk;
 
@@ -15,6 +16,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    pace::Pace,
     selection::{BadSelection, MAX_EVENTS, Selection},
     walk::{Leg, Mark, Page, Part},
 };
@@ -298,36 +300,24 @@ impl Work {
         Leg::first(self.kind, &self.selection)
     }
 
+    const fn pace(&self) -> Pace {
+        Pace { rate: self.rate, paced_until: self.paced_until }
+    }
+
     /// How many rows may be taken now, so that the last of their messages goes within [`AHEAD`].
     pub fn allowance(&self, now: Timestamp) -> usize {
-        let end = now.saturating_add(AHEAD).unwrap_or(Timestamp::MAX);
-        let free = end.duration_since(self.paced_from(now)).as_millis();
-        let free = u64::try_from(free).unwrap_or_default() * u64::from(self.rate) / 1000;
-        usize::try_from(free).unwrap_or(PAGE).min(PAGE)
+        self.pace().allowance(now)
     }
 
     /// How long the message of the `n`-th row of a page waits.
     pub fn delay(&self, now: Timestamp, n: usize) -> Duration {
-        let at = self.paced(now, u64::try_from(n).unwrap_or(u64::MAX));
-        let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-        // The queue knows whole seconds. A clock that is far behind must not delay for long.
-        Duration::from_secs(wait.min(AHEAD).as_secs())
-    }
-
-    fn paced_from(&self, now: Timestamp) -> Timestamp {
-        self.paced_until.max(now)
-    }
-
-    fn paced(&self, now: Timestamp, taken: u64) -> Timestamp {
-        let used =
-            Duration::from_micros(taken.saturating_mul(1_000_000) / u64::from(self.rate.max(1)));
-        self.paced_from(now).saturating_add(used).unwrap_or(Timestamp::MAX)
+        self.pace().delay(now, n)
     }
 
     /// When the rate is used up until, after a page.
     #[must_use]
     pub fn paced_after(&self, taken: u32, now: Timestamp) -> Self {
-        Self { paced_until: self.paced(now, u64::from(taken)), ..self.clone() }
+        Self { paced_until: self.pace().after(taken, now), ..self.clone() }
     }
 
     /// Whether the end of this walk is the beginning of another. Names need no index.

@@ -12,7 +12,10 @@ pub use self::{
     outcome::{Cause, Outcome, Steer, retry_after},
     words::Words,
 };
-use crate::{id::EventId, lane::LaneId};
+use crate::{
+    id::{EventId, RedeliveryId},
+    lane::LaneId,
+};
 
 /// Where a delivery stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,8 +54,23 @@ pub struct Delivery {
     pub finished_at: Option<Timestamp>,
     /// The attempt that was begun and has not ended, where a second request could do a second thing.
     pub begun: Option<Begun>,
+    /// Who made it due again, the last time.
+    pub redelivered: Option<Redelivered>,
     /// When a person last asked for it again. What becomes of it then says nothing about the endpoint's health.
     pub asked_at: Option<Timestamp>,
+}
+
+/// The mark of a redelivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redelivered {
+    /// The work, or the call that asked for this one delivery.
+    pub by: RedeliveryId,
+    /// When.
+    pub at: Timestamp,
+    /// How it stood before. `None`: there was none, its event had never come to the endpoint.
+    pub from: Option<State>,
+    /// Attempts that had been made before. What is still heard of them is no answer to this.
+    pub after: u32,
 }
 
 /// The mark that is written before a request leaves for a target that does not recognise repetitions.
@@ -177,6 +195,7 @@ impl Delivery {
             log: Vec::new(),
             finished_at: None,
             begun: None,
+            redelivered: None,
             asked_at: None,
         }
     }

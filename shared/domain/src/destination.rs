@@ -1,4 +1,4 @@
-//! Where an endpoint is: an HTTPS URL, a queue, or an event bus.
+//! Where an endpoint is: an HTTPS URL, a queue, an event bus, or nowhere: then its owner polls.
 //!
 //! Queues and buses are the deployment's own account's, in its own region: an endpoint must not borrow our rights to reach
 //! elsewhere, and it must not reach the stack's own queues and bus at all.
@@ -7,7 +7,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// Where an endpoint is. In a stored endpoint it is the one member that says its kind: `url`, `queue` or `bus`.
+/// Where an endpoint is. In a stored endpoint it is the one member that says its kind: `url`,
+/// `queue`, `bus` or `poll`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Destination {
     /// An HTTPS URL. Checked when it was set, and again at every send: the row may be older than a rule.
@@ -19,15 +20,23 @@ pub enum Destination {
     /// An EventBridge bus.
     #[serde(rename = "bus")]
     Bus(BusArn),
+    /// Nowhere: its owner fetches what it gets, from behind a firewall.
+    #[serde(rename = "poll")]
+    Poll(Polling),
 }
 
+/// An endpoint that fetches. It has no settings of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Polling {}
+
 impl Destination {
-    /// Its kind in one word: `https`, `queue` or `bus`.
+    /// Its kind in one word: `https`, `queue`, `bus` or `poll`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Https(_) => "https",
             Self::Queue(_) => "queue",
             Self::Bus(_) => "bus",
+            Self::Poll(_) => "poll",
         }
     }
 }
@@ -38,6 +47,7 @@ impl fmt::Display for Destination {
             Self::Https(url) => f.write_str(url),
             Self::Queue(queue) => queue.fmt(f),
             Self::Bus(bus) => bus.fmt(f),
+            Self::Poll(_) => f.write_str("polling"),
         }
     }
 }

@@ -209,6 +209,7 @@ mod tests {
         check(&format!(r#""queue":"{queue}""#), destination, true);
         let bus = "arn:aws:events:eu-central-1:123456789012:event-bus/orders";
         check(&format!(r#""bus":"{bus}""#), Destination::Bus(bus.parse().unwrap()), true);
+        check(r#""poll":{}"#, Destination::Poll(crate::destination::Polling {}), true);
         let nowhere = r#"{"tenant":"acme","id":"x","patterns":[]}"#;
         assert!(serde_json::from_str::<Endpoint>(nowhere).is_err());
     }

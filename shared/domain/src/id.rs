@@ -134,6 +134,8 @@ generated! {
     EndpointId = "ep";
     /// Bulk work: a replay of many events.
     ReplayId = "rpl";
+    /// Names one redelivery: of one delivery, or of many.
+    RedeliveryId = "rdl";
 }
 
 chosen! {
@@ -179,6 +181,12 @@ impl EventId {
         *version = 0x70 | (*version & 0x0f);
         *variant = 0x80 | (*variant & 0x3f);
         Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The id before all ids of this time, and after all of earlier ones: where a walk in order of time begins.
+    pub fn floor(at: jiff::Timestamp) -> Self {
+        let millis = u128::try_from(at.as_millisecond()).unwrap_or_default();
+        Self(Uuid::from_u128(millis << 80))
     }
 
     /// The time in the id, which is when the event occurred as far as lanes are concerned.

@@ -6,7 +6,8 @@
 //! Reading order: [`id`], [`event`] and [`body`] say what things are called; [`inbox`] is the life of a received event,
 //! and [`bulk`] how many of them are run again; [`plan`], [`states`] and [`commit`] are how it changes the world, once;
 //! [`stale`] is how far that can be believed; [`outbox`], [`endpoint`], [`filter`], [`destination`], [`lane`], [`delivery`],
-//! [`breaker`] and [`address`] are how that is told to others; [`source`] is how events come in, and [`fetch`] how the provider
+//! [`breaker`] and [`address`] are how that is told to others, [`redelivery`] how it is told again, and [`polling`] how
+//! others fetch it; [`source`] is how events come in, and [`fetch`] how the provider
 //! is asked; [`ports`] is what all of it needs from a store, a queue and a network.
 
 pub mod address;
@@ -26,7 +27,9 @@ pub mod lane;
 pub mod message;
 pub mod outbox;
 pub mod plan;
+pub mod polling;
 pub mod ports;
+pub mod redelivery;
 pub mod retry;
 pub mod secret;
 pub mod source;

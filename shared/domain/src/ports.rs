@@ -7,6 +7,7 @@
 pub mod bulk;
 pub mod configure;
 pub mod published_keys;
+pub mod redelivery;
 pub mod source_secrets;
 pub mod turns;
 pub mod watch;
@@ -33,6 +34,7 @@ pub use self::{
     bulk::{Again, Bulk, Start, Walk},
     configure::{AuditEntry, Configure, WithSecrets},
     published_keys::{KEY_LIFE, MAX_KEYS_OWED, MAX_OWED, Owed, PublishedKey, PublishedKeys, Want},
+    redelivery::{Events, Halt, Redeliver, Redeliveries, Started},
     source_secrets::{Changed, Learning, SetSourceSecrets, SourceSecret, SourceSecrets},
     turns::{Turn, Turns},
     watch::{AcceptReport, RejectReport, RejectSample, SourceHealth, Watch},

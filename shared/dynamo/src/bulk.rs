@@ -1,8 +1,7 @@
-//! Bulk work: its rows, their list, and what is under way.
+//! Replays: their rows, their list, and what is under way.
 
 use domain::{
     bulk::Work,
-    commit::Reason,
     id::ReplayId,
     inbox::Noted,
     ports::{Bulk, Start, Stored},
@@ -10,79 +9,88 @@ use domain::{
 use jiff::Timestamp;
 
 use crate::{
-    error::cancelled,
+    book::{Begun, Book, Booked},
     expression::Expression,
-    item::{json, ms, n, s},
-    items::bulk::{read, read_listed, read_open, write, write_listed},
+    item::{Item, ms, s},
+    items::bulk::{read, read_listed, write, write_listed},
     keys,
     registry::RegistryTable,
-    table::{Range, Transacted, Write, partition, transact},
+    table::{Range, partition},
 };
+
+impl Booked for Work {
+    type Id = ReplayId;
+
+    const OPEN_KIND: &'static str = "replays_open";
+
+    fn id(&self) -> ReplayId {
+        self.id
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn key(id: ReplayId) -> keys::Key {
+        keys::replay(id)
+    }
+
+    fn open() -> keys::Key {
+        keys::open_replays()
+    }
+
+    fn write(&self) -> Stored<Item> {
+        write(self)
+    }
+
+    fn read(item: &Item) -> Stored<Self> {
+        read(item)
+    }
+
+    fn listed(&self) -> Item {
+        write_listed(self)
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        let alone = |work: &Self| Self { cancelled: None, ..work.clone() };
+        alone(self) == alone(other)
+    }
+}
+
+impl RegistryTable {
+    pub(crate) fn book(&self) -> Book<'_> {
+        Book { client: &self.client, table: self.table() }
+    }
+}
 
 impl Bulk for RegistryTable {
     async fn start(&self, work: &Work, most: usize) -> Stored<Start> {
-        let table = self.table();
-        // All of it or nothing: a work that nobody lists as under way would never be advanced.
-        let opened = Expression::new()
-            .set("kind", s("replays_open"))
-            .put_into("ids", &work.id.to_string())
-            .when("attribute_not_exists(#ids) OR size(#ids) < :most", [("most", n(most))]);
-        let actions = vec![
-            table.putting(write(work)?, &Expression::absent())?,
-            table.updating(keys::open_replays(), &opened)?,
-            table.putting(write_listed(work), &Expression::new())?,
-        ];
-        let reasons = match transact(&self.client, actions, None).await? {
-            Transacted::Done => return Ok(Start::Yes),
-            Transacted::Cancelled(reasons) => reasons,
-        };
-        match reasons.as_slice() {
-            [Reason::ConditionFailed, ..] => match self.bulk(work.id).await? {
-                Some(before) => Ok(Start::Before(Box::new(before))),
-                None => Err(cancelled(&reasons)),
-            },
-            [_, Reason::ConditionFailed, ..] => Ok(Start::TooMany),
-            _ => Err(cancelled(&reasons)),
-        }
+        Ok(match self.book().start(work, most).await? {
+            Begun::Yes => Start::Yes,
+            Begun::Before(before) => Start::Before(Box::new(before)),
+            Begun::TooMany => Start::TooMany,
+        })
     }
 
     async fn bulk(&self, id: ReplayId) -> Stored<Option<Work>> {
-        self.table().get(keys::replay(id)).await?.as_ref().map(read).transpose()
+        self.book().read(id).await
     }
 
     async fn bulks(&self, limit: usize) -> Stored<Vec<Work>> {
         let listed = partition(keys::REPLAYS.to_owned())
             .when("begins_with(#sk, :listed)", [("listed", s(keys::LISTED_REPLAYS))]);
         let listed = Range::partition(listed).newest_first().limit(limit);
-        let ids = self.table().rows(&listed, read_listed).await?;
-        let items = self.table().get_all(ids.into_iter().map(keys::replay)).await?;
-        let mut works = items.iter().map(read).collect::<Stored<Vec<_>>>()?;
+        let mut works: Vec<Work> = self.book().listed(&listed, read_listed).await?;
         works.sort_by_key(|work| std::cmp::Reverse((work.began, work.id)));
         Ok(works)
     }
 
     async fn open(&self) -> Stored<Vec<ReplayId>> {
-        let item = self.table().get(keys::open_replays()).await?;
-        item.as_ref().map_or(Ok(Vec::new()), read_open)
+        self.book().open::<Work>().await
     }
 
     async fn advance(&self, after: &Work) -> Stored<Option<Work>> {
-        let before = after.version.saturating_sub(1);
-        let change = Expression::new()
-            .set("work", json(after)?)
-            .set("version", n(after.version))
-            .when("#version = :before", [("before", n(before))]);
-        match self.table().update_and_read(keys::replay(after.id), &change).await? {
-            Write::Done(item) => read(&item).map(Some),
-            // The answer to our own write may have been lost, and the client have tried again.
-            Write::Refused(item) if !item.is_empty() => {
-                let now = read(&item)?;
-                let is_ours = Work { cancelled: None, ..now.clone() }
-                    == Work { cancelled: None, ..after.clone() };
-                Ok(is_ours.then_some(now))
-            }
-            Write::Refused(_) => Ok(None),
-        }
+        self.book().advance(after).await
     }
 
     async fn cancel(&self, id: ReplayId, by: &str, now: Timestamp) -> Stored<Noted> {
@@ -98,7 +106,6 @@ impl Bulk for RegistryTable {
     }
 
     async fn close(&self, id: ReplayId) -> Stored<()> {
-        let change = Expression::new().take_out("ids", &id.to_string());
-        self.table().update(keys::open_replays(), &change).await.map(drop)
+        self.book().close::<Work>(id).await
     }
 }

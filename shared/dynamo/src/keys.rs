@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use domain::{
     body::Sha256Hash,
     event::ObjectRef,
-    id::{EndpointId, EventId, InboxKey, ReplayId, SourceName, TenantId, shard_of},
+    id::{EndpointId, EventId, InboxKey, RedeliveryId, ReplayId, SourceName, TenantId, shard_of},
     lane::{Kind, LaneId, Pointer},
     plan::OperationKey,
     ports::AuditEntry,
@@ -200,7 +200,12 @@ pub(crate) fn turns(source: &SourceName) -> Key {
 
 pub(crate) fn outgoing(tenant: &TenantId, id: EventId) -> Key {
     let id = id.to_string();
-    Key::new(format!("{tenant}#{}", shard_of(&id, TENANT_SHARDS)), id)
+    Key::new(outgoing_partition(tenant, shard_of(&id, TENANT_SHARDS)), id)
+}
+
+/// A shard of a tenant's events, in the order of their ids.
+pub(crate) fn outgoing_partition(tenant: &TenantId, shard: u16) -> String {
+    format!("{tenant}#{shard}")
 }
 
 /// `unrelayed_shard`.
@@ -354,6 +359,30 @@ pub(crate) fn read_listed_replay(sk: &str) -> Option<ReplayId> {
 /// What bulk work is under way: one item, so that the sweeper reads one.
 pub(crate) fn open_replays() -> Key {
     Key::new(REPLAYS.to_owned(), "OPEN")
+}
+
+pub(crate) fn redelivery(id: RedeliveryId) -> Key {
+    Key::new(format!("REPLAY#{id}"), "CURRENT")
+}
+
+/// The partition that lists a tenant's redeliveries, in order of time.
+pub(crate) fn redeliveries(tenant: &TenantId) -> String {
+    format!("REDELIVERIES#{tenant}")
+}
+
+pub(crate) fn listed_redelivery(tenant: &TenantId, id: RedeliveryId, began: Timestamp) -> Key {
+    Key::new(redeliveries(tenant), format!("{}#{id}", digits(began)))
+}
+
+/// The redelivery in a sort key of the list.
+pub(crate) fn read_listed_redelivery(sk: &str) -> Option<RedeliveryId> {
+    let (_, id) = sk.split_once('#')?;
+    id.parse().ok()
+}
+
+/// What redeliveries are under way, beside what replays are.
+pub(crate) fn open_redeliveries() -> Key {
+    Key::new(REPLAYS.to_owned(), "OPEN_REDELIVERIES")
 }
 
 /// Entries of one month stand together; the hash of the entry keeps two of one moment apart.

@@ -7,7 +7,8 @@
 //! Reading order: `keys` spells every key; `item` and `expression` are how items are read and how writes are worded;
 //! `table` makes the calls and `error` names their failures; `items` has one reader and one writer for each kind of item;
 //! then one file for each port: [`InboxTable`] (inbox, due inbox, walk), [`StateTable`] (state, commit, watch, provider
-//! keys), [`OutboxTable`], [`DeliveriesTable`] (fan-out, lanes, deliveries), [`RegistryTable`] (registry, configure, bulk).
+//! keys), [`OutboxTable`], [`DeliveriesTable`] (fan-out, lanes, deliveries), [`RegistryTable`] (registry, configure, bulk, of which
+//! `book` is what all of it has in common). `redelivery` is a port of three of them.
 //!
 //! Times in items are epoch milliseconds; `expires_at`, which the store itself reads, is epoch seconds. Only what is
 //! finished carries it, and code compares it instead of trusting that the store has deleted in time.
@@ -16,6 +17,7 @@
 //! repeated by the SDK after its answer was lost.
 
 mod beside;
+mod book;
 mod bulk;
 mod commit;
 mod configure;
@@ -31,6 +33,7 @@ mod keys;
 mod lanes;
 mod outbox;
 mod published_keys;
+mod redelivery;
 mod registry;
 mod state;
 mod table;

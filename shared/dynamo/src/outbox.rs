@@ -48,7 +48,7 @@ impl OutboxTable {
         Self { client, table, shards, retention, requests: None }
     }
 
-    fn table(&self) -> Table<'_> {
+    pub(crate) fn table(&self) -> Table<'_> {
         Table { client: &self.client, name: &self.table }
     }
 

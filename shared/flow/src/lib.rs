@@ -6,9 +6,9 @@
 //! Reading order: [`scheme`] is how a source's requests prove themselves and say what they are; [`incoming`] is what may
 //! come in at all, and [`element`] the events of a request with several; [`accept`] puts it into the inbox; [`body`] is
 //! how its bytes are kept and read back, [`content`] what they mean once their [`encoding`] is undone. [`fanout`] is how
-//! one outgoing event becomes its deliveries; [`payload`] is how the bytes of an outgoing event are kept and read back, and
-//! [`document`] what filters read in them, [`leaving`] what a subscriber gets of them.
-//! [`bulk`] runs many events again.
+//! one outgoing event becomes its deliveries; [`payload`] is how the bytes of an outgoing event are kept and read back,
+//! [`document`] what filters read in them, and [`leaving`] what a subscriber gets of them.
+//! [`bulk`] runs many events again, and [`redeliver`] sends many again.
 
 pub mod accept;
 pub mod body;
@@ -21,4 +21,5 @@ pub mod fanout;
 pub mod incoming;
 pub mod leaving;
 pub mod payload;
+pub mod redeliver;
 pub mod scheme;

@@ -9,8 +9,8 @@ use aws_sdk_dynamodb::{
     types::AttributeValue,
 };
 use domain::ports::{
-    Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
-    State, Turns, Walk, Watch,
+    Bulk, Configure, Deliveries, DueInbox, Events, Fanout, Inbox, Lanes, Learning, Outbox,
+    PublishedKeys, Redeliver, Redeliveries, State, Turns, Walk, Watch,
 };
 use dynamo::{Commits, DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
 use dynoxide::{Database, actions::create_table::CreateTableRequest};
@@ -133,15 +133,15 @@ impl Tables for Local {
         &self.state
     }
 
-    fn outbox(&self) -> &impl Outbox {
+    fn outbox(&self) -> &(impl Outbox + Events) {
         &self.outbox
     }
 
-    fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries) {
+    fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries + Redeliver) {
         &self.lanes
     }
 
-    fn registry(&self) -> &(impl Configure + Learning + Bulk) {
+    fn registry(&self) -> &(impl Configure + Learning + Bulk + Redeliveries) {
         &self.registry
     }
 

@@ -19,8 +19,8 @@ use domain::{
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow, Relayed},
     ports::{
-        Backlog, Bodies, Deliveries, Due, Fanout, Lanes, Notices, Outbox, Published, Queue, Registry,
-        SealedSecret, Stored,
+        Backlog, Bodies, Deliveries, Due, Fanout, Lanes, Notices, Outbox, Published, Queue,
+        Registry, SealedSecret, Stored,
     },
     source::Source,
 };

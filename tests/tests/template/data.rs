@@ -18,6 +18,7 @@ const STATEFUL: &[&str] = &[
 /// What may go with its stack: the tables say again what stood in it, or nobody needs it later.
 const MAY_GO: &[&str] = &[
     "AdminAccessLogs",
+    "SubscriberAccessLogs",
     "FunctionLogs",
     "InboundQueue",
     "IngressAccessLogs",

@@ -135,7 +135,9 @@ fn without_tokens(endpoint: Endpoint) -> Endpoint {
 pub(crate) fn shown(destination: &Destination) -> Destination {
     match destination {
         Destination::Https(url) => Destination::Https(shape(url)),
-        other @ (Destination::Queue(_) | Destination::Bus(_)) => other.clone(),
+        other @ (Destination::Queue(_) | Destination::Bus(_) | Destination::Poll(_)) => {
+            other.clone()
+        }
     }
 }
 

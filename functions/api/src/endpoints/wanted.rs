@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 
 use domain::{
     address::EndpointUrl,
-    destination::Destination,
+    destination::{Destination, Polling},
     endpoint::{Auth, Choice, Endpoint, LaneCount, Pattern, StaticHeaders, Style},
     filter::Filter,
     secret::SecretText,
@@ -42,7 +42,7 @@ const MAX_DESCRIPTION: usize = 200;
 /// An endpoint as it is asked for. In a new one, what is left out has its default; in a changed one, it stays. `null`
 /// takes away what has no value of its own.
 ///
-/// Of a new one, exactly one of `url`, `queue` and `bus` says where it is. Queues and buses are written to with the
+/// Of a new one, exactly one of `url`, `queue`, `bus` and `poll` says where it is. Queues and buses are written to with the
 /// deployment's own rights, so that they are only for those who may call this api: never to be offered to a tenant.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -51,6 +51,8 @@ pub struct Wanted {
     queue: Option<String>,
     /// The name or the ARN of an event bus.
     bus: Option<String>,
+    /// Whether its owner fetches what it gets.
+    poll: bool,
     description: Option<String>,
     /// Whether the target recognises the event's id as an idempotency key.
     idempotent: Option<bool>,
@@ -134,8 +136,9 @@ impl Wanted {
 
     /// Checks all of it for an endpoint to be made, which must be somewhere.
     pub(super) fn new_endpoint(&self, limits: &Limits, found: &mut Findings) -> Checked {
-        if self.url.is_none() && self.queue.is_none() && self.bus.is_none() {
-            found.note("url", "say where the endpoint is, with one of `url`, `queue` and `bus`");
+        if self.url.is_none() && self.queue.is_none() && self.bus.is_none() && !self.poll {
+            let problem = "say where the endpoint is, with one of `url`, `queue` and `bus`, or with `poll` that its owner fetches";
+            found.note("url", problem);
         }
         self.check(limits, found)
     }
@@ -156,6 +159,9 @@ impl Wanted {
         let destination = self.destination(limits, found);
         if matches!(destination, Some(Destination::Queue(_) | Destination::Bus(_))) {
             self.only_for_urls(found);
+        }
+        if matches!(destination, Some(Destination::Poll(_))) {
+            self.only_for_requests(found);
         }
         check_range("concurrency", self.concurrency.flatten(), MAX_CONCURRENCY, found);
         check_range("rate", self.rate.flatten(), MAX_RATE, found);
@@ -195,22 +201,38 @@ impl Wanted {
         }
     }
 
+    /// What only a request of ours carries, asked of an endpoint whose owner fetches.
+    fn only_for_requests(&self, found: &mut Findings) {
+        let members = [
+            ("auth", matches!(self.auth, Some(Some(_)))),
+            ("headers", matches!(self.headers, Some(Some(_)))),
+            ("concurrency", matches!(self.concurrency, Some(Some(_)))),
+            ("rate", matches!(self.rate, Some(Some(_)))),
+        ];
+        for (member, _) in members.iter().filter(|(_, is_asked_for)| *is_asked_for) {
+            found
+                .note(member, "an endpoint that is polled has none: its owner fetches as it likes");
+        }
+    }
+
     /// Where the endpoint is.
     fn destination(&self, limits: &Limits, found: &mut Findings) -> Option<Destination> {
-        match (&self.url, &self.queue, &self.bus) {
-            (Some(url), None, None) => {
+        match (&self.url, &self.queue, &self.bus, self.poll) {
+            (None, None, None, true) => Some(Destination::Poll(Polling {})),
+            (Some(url), None, None, false) => {
                 let url = found.keep("url", EndpointUrl::parse(url, &limits.addresses))?;
                 Some(Destination::Https(url.as_str().to_owned()))
             }
-            (None, Some(queue), None) => {
+            (None, Some(queue), None, false) => {
                 found.keep("queue", limits.reach.queue(queue)).map(Destination::Queue)
             }
-            (None, None, Some(bus)) => {
+            (None, None, Some(bus), false) => {
                 found.keep("bus", limits.reach.bus(bus)).map(Destination::Bus)
             }
-            (None, None, None) => None,
+            (None, None, None, false) => None,
             _ => {
-                let detail = "an endpoint is in one place: name one of `url`, `queue` and `bus`";
+                let detail =
+                    "an endpoint is in one place: name one of `url`, `queue`, `bus` and `poll`";
                 found.note("url", detail);
                 None
             }

@@ -4,22 +4,28 @@ use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode};
 use domain::{
-    delivery::{self, Attempt, Delivery},
+    delivery::{self, Delivery},
     destination::Destination,
     endpoint::Endpoint,
-    id::{EndpointId, EventId, TenantId},
-    inbox::Noted,
+    id::{EndpointId, EventId, RedeliveryId, TenantId},
     lane::LaneId,
     message::WakeMessage,
     outbox::{OutboxEvent, OutboxRow},
-    ports::{Configure as _, Deliveries as _, Outbox as _, Queue as _, Registry as _},
+    ports::{
+        Again, Configure as _, Deliveries as _, Events as _, Outbox as _, Queue as _,
+        Redeliver as _, Registry as _,
+    },
+    redelivery::due_again,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Api, Ports, Problem, Started, at_once, endpoints,
+    Api, Ports, Problem, Started, at_once,
+    deliveries::AttemptView,
+    endpoints,
     endpoints::tenant_of,
+    redeliveries::refuse_stopped,
     request::{Actor, Path, Query},
 };
 
@@ -57,7 +63,11 @@ pub struct DeliveryStory {
     finished_at: Option<Timestamp>,
     /// What a person should do, where it waits for one.
     next_action: Option<String>,
-    log: Vec<Attempt>,
+    /// Who sent it again, the last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redelivered: Option<delivery::Redelivered>,
+    /// Each attempt, with what its outcome means.
+    log: Vec<AttemptView>,
 }
 
 /// Shows an outgoing event with its deliveries.
@@ -123,7 +133,8 @@ async fn delivery<P: Ports>(
         begun_at: found.begun.as_ref().map(|begun| begun.at),
         finished_at: found.finished_at,
         next_action: next_action(&found, &endpoint),
-        log: found.log,
+        redelivered: found.redelivered,
+        log: found.log.into_iter().map(AttemptView::from).collect(),
     }))
 }
 
@@ -147,7 +158,13 @@ pub struct Redelivery {
     /// Send again what the endpoint has taken already.
     #[serde(default)]
     include_delivered: bool,
+    /// Try it once, and not again if that fails.
+    #[serde(default)]
+    once: bool,
 }
+
+/// Until when an event is kept that is sent again: somewhat longer than its last try.
+const MARGIN: std::time::Duration = std::time::Duration::from_hours(24);
 
 /// Delivers a finished delivery again, with the same event id.
 pub async fn redeliver<P: Ports>(
@@ -162,14 +179,16 @@ pub async fn redeliver<P: Ports>(
     let row = api.outbox.event(&tenant, id).await?.ok_or_else(absent)?;
     let found = api.registry.endpoint(&tenant, endpoint).await?;
     let (endpoint, _) = found.ok_or_else(endpoints::absent)?;
+    refuse_stopped(&endpoint, &api.deliveries.health(&tenant, endpoint.id).await?)?;
     let lane = LaneId::of(&endpoint, id, &row.event.aggregate_id);
-    let deliveries = api.deliveries.read(&lane, &[id]).await?;
-    let unmatched = || {
+    let found = api.deliveries.read(&lane, &[id]).await?.into_iter().next();
+    let before = found.ok_or_else(|| {
         Problem::absent(
-            "delivery of this event to this endpoint: it did not match, or was not relayed yet",
+            "delivery of this event to this endpoint: it did not match, or was not relayed yet. What never came to an \
+             endpoint is sent by a redelivery with `missing`",
         )
-    };
-    match deliveries.first().ok_or_else(unmatched)?.state {
+    })?;
+    match before.state {
         delivery::State::Pending => return Err(pending()),
         delivery::State::Succeeded if !how.include_delivered => return Err(delivered()),
         delivery::State::Succeeded | delivery::State::Dead | delivery::State::Cancelled => {}
@@ -178,14 +197,26 @@ pub async fn redeliver<P: Ports>(
     let now = api.now();
     let subject = format!("{id} {}", endpoint.id);
     api.audit(tenant.as_str(), actor, "delivery.redeliver", &subject, now).await?;
-    let deadline = now.saturating_add(api.limits.delivery_deadline).unwrap_or(Timestamp::MAX);
+    // A try after its deadline is the last one.
+    let tried_for = if how.once { std::time::Duration::ZERO } else { api.limits.delivery_deadline };
+    let by = RedeliveryId::new((api.edge.uuid)());
+    let after = due_again(&before, by, true, (now, now, tried_for));
+    let until = after.deadline.saturating_add(MARGIN).unwrap_or(Timestamp::MAX);
+    api.outbox.keep(&tenant, id, until, now).await?.ok_or_else(expired)?;
     // Between the look and the write another call may have come first.
-    if api.deliveries.redeliver(&lane, id, deadline, now).await? == Noted::Moved {
-        return Err(pending());
+    match api.deliveries.redeliver_as(&lane, &before, &after, now).await? {
+        Again::Yes | Again::Before => {}
+        Again::Moved => return Err(pending()),
     }
     // A lost message only costs time: the lane's wake_at stands.
     let unsent = api.wakes.send(&[WakeMessage(lane)], std::time::Duration::ZERO).await;
     Ok((StatusCode::ACCEPTED, axum::Json(Started { enqueued: unsent.is_empty() })))
+}
+
+fn expired() -> Problem {
+    let detail = "The event is past its retention: its payload may be gone at any moment. Publish what it said as a \
+                  new event.";
+    Problem::conflict("expired", detail)
 }
 
 fn pending() -> Problem {

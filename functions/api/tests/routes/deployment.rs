@@ -129,6 +129,7 @@ impl Deployment {
             payload_bytes: 40_000,
             first_due: Duration::from_secs(120),
             delivery_deadline: Duration::from_secs(1000),
+            poll_visibility: Duration::from_secs(60),
             pending_shards: 8,
             list_by_source: true,
         };

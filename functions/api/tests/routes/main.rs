@@ -3,6 +3,7 @@
 
 mod audit;
 mod changes;
+mod deliveries;
 mod deployment;
 mod endpoint_life;
 mod endpoint_secrets;
@@ -14,7 +15,9 @@ mod objects;
 mod outgoing;
 mod outside;
 mod pause;
+mod polling;
 mod received;
+mod redeliveries;
 mod replays;
 mod schemes;
 mod secrets;

@@ -76,7 +76,7 @@ where
     }
 
     /// Ends the deliveries behind some pointers, as far as `end` says how, and repairs the others.
-    async fn end_each(
+    pub(super) async fn end_each(
         &mut self,
         pointers: Vec<Pointer>,
         end: impl Fn(&Delivery) -> Option<Delivery> + Send,

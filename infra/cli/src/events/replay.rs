@@ -68,7 +68,7 @@ fn statuses() -> impl TypedValueParser<Value = String> {
 }
 
 /// A time, or the beginning of a day (UTC).
-fn time(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
     }
@@ -175,7 +175,7 @@ impl Replay {
 }
 
 /// A word as the shell takes it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -96,6 +96,8 @@ pub enum Cause {
     Unacceptable,
     /// A request may have arrived, and its target does not recognise repetitions. It waits for a person.
     OutcomeUnknown,
+    /// Fetched by a poller, and not acknowledged in time.
+    Unacknowledged,
     /// Something of our own: a key or a body that could not be had. Not the endpoint's fault.
     Internal,
     /// Not tried any more: the deadline passed while the endpoint was left alone.

@@ -46,9 +46,11 @@ impl Cause {
             | Self::Unavailable
             | Self::TooLarge
             | Self::Unacceptable => self.of_the_service(),
-            Self::OutcomeUnknown | Self::Internal | Self::Expired | Self::HeldExpired => {
-                self.of_ours()
-            }
+            Self::OutcomeUnknown
+            | Self::Unacknowledged
+            | Self::Internal
+            | Self::Expired
+            | Self::HeldExpired => self.of_ours(),
         }
     }
 
@@ -173,6 +175,11 @@ impl Cause {
                 "Nobody knows whether the event arrived.",
                 "The request left and no answer came, and this endpoint does not recognise repetitions.",
                 "Ask the receiver by the event's id. If it does not have it, redeliver; Postern does not try again by itself.",
+            ),
+            Self::Unacknowledged => words(
+                "The event was fetched, and not acknowledged in time.",
+                "Whoever polls died, was slow, or fetched it and could not work on it.",
+                "Look into the log of whoever polls; it can fetch the event again.",
             ),
             Self::Internal => words(
                 "Postern could not make the request.",

@@ -34,13 +34,6 @@ pub(crate) fn read_listed(item: &Item) -> Stored<ReplayId> {
     keys::read_listed_replay(item.str("sk")?).ok_or_else(|| item.bad("sk"))
 }
 
-/// The ids of what is under way. Without any, the item has no set.
-pub(crate) fn read_open(item: &Item) -> Stored<Vec<ReplayId>> {
-    let item = Reader(item);
-    let ids = item.some("ids", Reader::texts)?.unwrap_or_default();
-    ids.iter().map(|id| id.parse().map_err(|_| item.bad("ids"))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use domain::bulk::{Kind, Leg, Mark, Order, Outcome, Selection, Told};

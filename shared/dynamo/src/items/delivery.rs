@@ -27,7 +27,8 @@ pub(crate) fn write(lane: &LaneId, delivery: &Delivery) -> Stored<Item> {
         .put_some("log", log(delivery)?)
         .put_some("finished_at", delivery.finished_at.map(ms))
         .put_some("begun", begun(delivery)?)
-        .put_some("asked_at", delivery.asked_at.map(ms));
+        .put_some("asked_at", delivery.asked_at.map(ms))
+        .put_some("redelivered", delivery.redelivered.as_ref().map(json).transpose()?);
     Ok(item.done())
 }
 
@@ -74,6 +75,7 @@ pub(crate) fn read(item: &Item) -> Stored<Delivery> {
         log: item.some("log", Reader::json)?.unwrap_or_default(),
         finished_at: item.some("finished_at", Reader::time)?,
         begun: item.some("begun", Reader::json)?,
+        redelivered: item.some("redelivered", Reader::json)?,
         asked_at: item.some("asked_at", Reader::time)?,
     })
 }
@@ -128,7 +130,9 @@ mod tests {
     #[test]
     fn a_delivery_reads_back_as_it_was_put() {
         let ended = Delivery { state: State::Dead, finished_at: Some(at(9)), ..tried() };
-        let asked = ended.asked_for(at(99), at(10));
+        let by = domain::id::RedeliveryId::new(Uuid::from_u128(3));
+        let day = Duration::from_secs(86_400);
+        let asked = domain::redelivery::due_again(&ended, by, true, (at(9), at(9), day));
         for delivery in [a_delivery(), tried(), tried().begins("holder-1", at(7)), ended, asked] {
             assert_eq!(read(&write(&a_lane(), &delivery).unwrap()).unwrap(), delivery);
         }

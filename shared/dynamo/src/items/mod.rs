@@ -9,6 +9,7 @@ pub(crate) mod lane;
 pub(crate) mod object;
 pub(crate) mod outgoing;
 pub(crate) mod published;
+pub(crate) mod redelivery;
 pub(crate) mod registry;
 pub(crate) mod version;
 pub(crate) mod watched;

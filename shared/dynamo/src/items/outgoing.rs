@@ -42,7 +42,7 @@ pub(crate) fn write(event: &OutboxEvent, shards: u16) -> Item {
 }
 
 pub(crate) fn read(item: &Item) -> Stored<OutboxRow> {
-    let (event, endpoints) = (read_event(item)?, read_endpoints(item)?);
+    let (event, endpoints) = (read_event(item)?, relayed_to(item)?);
     let item = Reader(item);
     let relayed = match item.str("relay_state")? {
         NEW => None,
@@ -81,6 +81,21 @@ pub(crate) fn read_endpoints(item: &Item) -> Stored<Vec<EndpointId>> {
             ids.map(|value| parse(value).ok_or_else(|| reader.bad("endpoints"))).collect()
         }
     }
+}
+
+/// A set of endpoints to which an event went later: it had not been for them when it was relayed.
+pub(crate) const ADDED: &str = "added";
+
+/// The endpoints to which an event has gone, those of later included.
+fn relayed_to(item: &Item) -> Stored<Vec<EndpointId>> {
+    let (reader, mut all) = (Reader(item), read_endpoints(item)?);
+    for text in reader.some(ADDED, Reader::texts)?.unwrap_or_default() {
+        let id = text.parse().map_err(|_| reader.bad(ADDED))?;
+        if !all.contains(&id) {
+            all.push(id);
+        }
+    }
+    Ok(all)
 }
 
 fn read_event(item: &Item) -> Stored<OutboxEvent> {

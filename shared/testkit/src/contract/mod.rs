@@ -17,6 +17,7 @@ mod notes;
 mod objects;
 mod outbox;
 mod published_keys;
+mod redelivery;
 mod registry;
 mod secrets;
 mod state;
@@ -25,14 +26,14 @@ mod walk;
 mod watch;
 
 use domain::ports::{
-    Bulk, Configure, Deliveries, DueInbox, Fanout, Inbox, Lanes, Learning, Outbox, PublishedKeys,
-    State, StoreError, Turns, Walk, Watch,
+    Bulk, Configure, Deliveries, DueInbox, Events, Fanout, Inbox, Lanes, Learning, Outbox,
+    PublishedKeys, Redeliver, Redeliveries, State, StoreError, Turns, Walk, Watch,
 };
 
 pub use self::{
     bulk::bulk, deliveries::deliveries, due_inbox::due_inbox, inbox::inbox, lanes::lanes,
-    outbox::outbox, published_keys::published_keys, registry::registry, secrets::secrets,
-    state::state, turns::turns, walk::walk, watch::watch,
+    outbox::outbox, published_keys::published_keys, redelivery::redelivery, registry::registry,
+    secrets::secrets, state::state, turns::turns, walk::walk, watch::watch,
 };
 use crate::memory;
 
@@ -43,11 +44,11 @@ pub trait Tables: Sync {
     /// Objects, operation keys, leases; the sources' health; what is owed to providers; turns at calling them.
     fn state(&self) -> &(impl State + Watch + PublishedKeys + Turns);
     /// Outgoing events.
-    fn outbox(&self) -> &impl Outbox;
+    fn outbox(&self) -> &(impl Outbox + Events);
     /// Lanes and deliveries.
-    fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries);
+    fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries + Redeliver);
     /// Configuration.
-    fn registry(&self) -> &(impl Configure + Learning + Bulk);
+    fn registry(&self) -> &(impl Configure + Learning + Bulk + Redeliveries);
     /// Shards of every sharded index.
     fn shards(&self) -> u16;
 }
@@ -61,15 +62,15 @@ impl Tables for memory::Store {
         self
     }
 
-    fn outbox(&self) -> &impl Outbox {
+    fn outbox(&self) -> &(impl Outbox + Events) {
         self
     }
 
-    fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries) {
+    fn lanes(&self) -> &(impl Fanout + Lanes + Deliveries + Redeliver) {
         self
     }
 
-    fn registry(&self) -> &(impl Configure + Learning + Bulk) {
+    fn registry(&self) -> &(impl Configure + Learning + Bulk + Redeliveries) {
         self
     }
 

@@ -8,6 +8,7 @@ mod lanes;
 mod outbox;
 mod published_keys;
 mod queue;
+mod redelivery;
 mod registry;
 mod state;
 mod turns;
@@ -24,7 +25,7 @@ use domain::{
     delivery::Delivery,
     endpoint::{Endpoint, Gone, Health, Notice},
     event::{Object, ObjectRef},
-    id::{EndpointId, EventId, InboxKey, ReplayId, SourceName, TenantId},
+    id::{EndpointId, EventId, InboxKey, RedeliveryId, ReplayId, SourceName, TenantId},
     inbox::Row,
     lane::{LaneId, Left, Pointer},
     outbox::{OutboxEvent, OutboxRow},
@@ -111,6 +112,12 @@ pub struct Tables {
     pub bulks: BTreeMap<ReplayId, Work>,
     /// What of it is under way.
     pub open_bulks: BTreeSet<ReplayId>,
+    /// Redeliveries of many.
+    pub redeliveries: BTreeMap<RedeliveryId, domain::redelivery::Work>,
+    /// What of them is under way.
+    pub open_redeliveries: BTreeSet<RedeliveryId>,
+    /// When outgoing events may go; one that is not here stays.
+    pub outbox_expiry: BTreeMap<(TenantId, EventId), Timestamp>,
     /// Rows that the indexes do not list yet for those who walk them.
     pub unlisted: BTreeSet<InboxKey>,
     /// The bucket.
