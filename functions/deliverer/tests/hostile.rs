@@ -32,7 +32,7 @@ use tokio::{
 const FOR_EVER: Duration = Duration::from_secs(20);
 
 fn post(url: &str) -> Post {
-    let local = AddressPolicy { allow_loopback: true, any_port: true };
+    let local = AddressPolicy::THIS_MACHINE;
     let url = EndpointUrl::parse(url, &local).unwrap();
     Post { url, headers: HeaderMap::new(), body: Bytes::from_static(b"{\"a\":1}") }
 }
@@ -424,13 +424,13 @@ async fn a_name_that_moves_is_checked_again() {
 async fn a_literal_address_is_checked_without_a_resolver() {
     let authority = Authority::new();
     let port = listen(|_| async {}).await;
-    let policy = AddressPolicy { allow_loopback: false, any_port: true };
+    let policy = AddressPolicy { any_port: true, ..AddressPolicy::PUBLIC };
     let script = Script::unknown();
     let asked = Arc::clone(&script.asked);
     let client = authority.dialler(script, Bounds { policy, ..BOUNDS }).client();
     for host in ["127.0.0.1", "[::1]", "[::ffff:7f00:1]"] {
         // A URL of the local policy, as if its row were older than the rule.
-        let local = AddressPolicy { allow_loopback: true, any_port: true };
+        let local = AddressPolicy::THIS_MACHINE;
         let url = format!("https://{host}:{}/", port.address.port());
         let Ok(url) = EndpointUrl::parse(&url, &local) else { continue };
         let post = Post { url, headers: HeaderMap::new(), body: Bytes::new() };
@@ -446,7 +446,7 @@ async fn a_literal_address_is_checked_without_a_resolver() {
 async fn a_port_is_checked_where_it_is_dialled() {
     let authority = Authority::new();
     let port = listen(|_| async {}).await;
-    let policy = AddressPolicy { allow_loopback: true, any_port: false };
+    let policy = AddressPolicy { allow_loopback: true, ..AddressPolicy::PUBLIC };
     let client = authority.dialler(Script::loopback(), Bounds { policy, ..BOUNDS }).client();
     assert_eq!(cause(&client, &port.url()).await, Cause::BlockedAddress);
     assert_eq!(port.connections(), 0);
