@@ -3,11 +3,12 @@
 //! The guard sits here and not in the resolver, because a host that is an address never comes to a resolver.
 
 use std::{
+    collections::VecDeque,
     error::Error,
     fmt, io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -50,18 +51,42 @@ fn because(cause: Cause, source: impl Into<Box<dyn Error + Send + Sync>>) -> Con
     ConnectError { cause, source: Some(source.into()) }
 }
 
-/// Addresses that were dialled, in order, for tests and for operators.
+/// Most addresses that a log of dialled ones keeps. A client may live as long as its process.
+const MAX_LOGGED: usize = 32;
+
+/// Addresses that were dialled last, in order, for tests and for operators. The oldest go when there are more than
+/// [`MAX_LOGGED`]; all are counted.
 #[derive(Clone, Debug, Default)]
-pub struct Dialled(Arc<Mutex<Vec<SocketAddr>>>);
+pub struct Dialled(Arc<Mutex<Log>>);
+
+#[derive(Debug, Default)]
+struct Log {
+    last: VecDeque<SocketAddr>,
+    count: u64,
+}
 
 impl Dialled {
     /// A copy of the list.
     pub fn list(&self) -> Vec<SocketAddr> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.log().last.iter().copied().collect()
+    }
+
+    /// How many were dialled, those included that are not in the list any more.
+    pub fn count(&self) -> u64 {
+        self.log().count
     }
 
     fn note(&self, address: SocketAddr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+        let mut log = self.log();
+        if log.last.len() == MAX_LOGGED {
+            log.last.pop_front();
+        }
+        log.last.push_back(address);
+        log.count = log.count.saturating_add(1);
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -244,5 +269,23 @@ impl hyper::rt::Write for Stream {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write_vectored(context, buffers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_of_what_was_dialled_counts_for_ever_and_keeps_the_last() {
+        let dialled = Dialled::default();
+        for port in 1..=1000 {
+            dialled.note(SocketAddr::from(([127, 0, 0, 1], port)));
+        }
+        let list = dialled.list();
+        assert_eq!((list.len(), dialled.count()), (MAX_LOGGED, 1000));
+        assert_eq!(list.last().map(SocketAddr::port), Some(1000));
+        assert_eq!(list.first().map(SocketAddr::port), Some(969));
+        assert!(dialled.log().last.capacity() <= 2 * MAX_LOGGED);
     }
 }
