@@ -226,9 +226,7 @@ pub struct Stream(TokioIo<TlsStream<TcpStream>>);
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        let (_, session) = self.0.inner().get_ref();
-        let connected = Connected::new();
-        if session.alpn_protocol() == Some(b"h2") { connected.negotiated_h2() } else { connected }
+        Connected::new()
     }
 }
 
