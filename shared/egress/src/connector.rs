@@ -51,6 +51,19 @@ fn because(cause: Cause, source: impl Into<Box<dyn Error + Send + Sync>>) -> Con
     ConnectError { cause, source: Some(source.into()) }
 }
 
+/// What a process or its machine can have too little of: open files, memory, buffers (Linux's ENFILE, EMFILE, ENOMEM,
+/// ENOBUFS). A sandbox of Lambda has 1,024 files.
+const EXHAUSTED: [i32; 4] = [23, 24, 12, 105];
+
+/// Names a dial that failed. What there is too little of here is not the other side's fault.
+fn of_dial(error: &io::Error) -> Cause {
+    match error.raw_os_error() {
+        Some(code) if EXHAUSTED.contains(&code) => Cause::Internal,
+        _ if error.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
+        _ => Cause::Refused,
+    }
+}
+
 /// Most addresses that a log of dialled ones keeps. A client may live as long as its process.
 const MAX_LOGGED: usize = 32;
 
@@ -178,10 +191,7 @@ impl<R: Resolve> Connector<R> {
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
-                Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
-                    because(Cause::ConnectTimeout, error)
-                }
-                Ok(Err(error)) => because(Cause::Refused, error),
+                Ok(Err(error)) => because(of_dial(&error), error),
                 Err(elapsed) => because(Cause::ConnectTimeout, elapsed),
             };
         }
@@ -273,6 +283,20 @@ impl hyper::rt::Write for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An endpoint is not blamed, and in the end disabled, because we had no file left to reach it with.
+    #[test]
+    fn what_we_have_too_little_of_is_not_the_endpoints_fault() {
+        for (code, expected) in [
+            (24, Cause::Internal),  // too many open files
+            (105, Cause::Internal), // no buffer space
+            (111, Cause::Refused),
+            (113, Cause::Refused), // no route
+            (110, Cause::ConnectTimeout),
+        ] {
+            assert_eq!(of_dial(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
+    }
 
     #[test]
     fn the_log_of_what_was_dialled_counts_for_ever_and_keeps_the_last() {

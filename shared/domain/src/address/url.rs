@@ -19,7 +19,7 @@ const MAX_LABEL: usize = 63;
 const INTERNAL: [&str; 5] = ["localhost", "localdomain", "local", "internal", "home.arpa"];
 
 /// The URL of an endpoint in its one canonical spelling. To have one means that it was checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EndpointUrl(Url);
 
 /// Why a text is not the URL of an endpoint. Written for whoever typed it.
@@ -123,6 +123,13 @@ impl EndpointUrl {
             Some(query) => format!("{}?{query}", self.0.path()),
             None => self.0.path().to_owned(),
         }
+    }
+}
+
+// A path and a query may hold a token of the endpoint's.
+impl fmt::Debug for EndpointUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EndpointUrl(https://{}/..)", self.authority())
     }
 }
 
@@ -556,6 +563,29 @@ mod tests {
         let name = format!("https://{}com/", "abcdefghi.".repeat(25));
         assert!(parse(&name).is_ok());
         assert_eq!(refused(&name.replacen("https://", "https://x", 1)), BadUrl::BadHost);
+    }
+
+    /// SEC-url-token: neither a refusal nor what is printed by accident shows the path.
+    #[test]
+    fn a_token_in_a_url_is_not_printed_by_accident() {
+        let url = EndpointUrl::parse("https://example.com:8443/CANARY?t=CANARY", &AWS).unwrap();
+        assert_eq!(format!("{url:?}"), "EndpointUrl(https://example.com:8443/..)");
+        for text in [
+            "http://example.com/CANARY",
+            "https://CANARY@example.com/",
+            "https://u:CANARY@example.com/",
+            "https://example.com/CANARY#CANARY",
+            "https://10.0.0.1/CANARY",
+            "https://010.8.8.8/CANARY",
+            "https://example.com:22/?token=CANARY",
+            "https://intranet/CANARY",
+            "https://a.internal/CANARY",
+            "https://exa$mple.com/CANARY",
+            "https://example.com/CANARY\\",
+        ] {
+            let refusal = refused(text);
+            assert!(!format!("{refusal} {refusal:?}").contains("CANARY"), "{refusal:?}");
+        }
     }
 
     #[test]
