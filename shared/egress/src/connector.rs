@@ -208,7 +208,7 @@ impl<R: Resolve> Connector<R> {
             .map_err(|error| because(Cause::BlockedAddress, error))?;
         let handshake = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp);
         match timeout_at(by, handshake).await {
-            Ok(Ok(stream)) => Ok(Stream(TokioIo::new(stream))),
+            Ok(Ok(stream)) => Ok(Stream(Box::new(TokioIo::new(stream)))),
             Ok(Err(error)) => Err(because(tls::cause_of(&error), error)),
             // Connected, and then nothing.
             Err(elapsed) => Err(because(Cause::Timeout, elapsed)),
@@ -231,8 +231,11 @@ impl<R: Resolve> Service<Uri> for Connector<R> {
 }
 
 /// A connection: TLS over TCP to an address that was checked.
+///
+/// Boxed: a client moves it through several futures, each of which would have room for all of it, for as long as a thousand
+/// of them wait.
 #[derive(Debug)]
-pub struct Stream(TokioIo<TlsStream<TcpStream>>);
+pub struct Stream(Box<TokioIo<TlsStream<TcpStream>>>);
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
@@ -246,7 +249,7 @@ impl hyper::rt::Read for Stream {
         context: &mut Context<'_>,
         buffer: hyper::rt::ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        Pin::new(&mut *self.0).poll_read(context, buffer)
     }
 }
 
@@ -256,15 +259,15 @@ impl hyper::rt::Write for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        Pin::new(&mut *self.0).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut *self.0).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut *self.0).poll_shutdown(context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -276,7 +279,7 @@ impl hyper::rt::Write for Stream {
         context: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, buffers)
+        Pin::new(&mut *self.0).poll_write_vectored(context, buffers)
     }
 }
 
