@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::{address::AddressPolicy, destination::Reach};
+use domain::destination::Reach;
 use runtime::env::{BadEnv, Base, Env};
 
 /// What the template gives this function.
@@ -99,12 +99,11 @@ fn limits(env: &mut Env) -> Option<crate::Limits> {
     let poll_visibility = env.millis("POLL_VISIBILITY_MS", 1..=DAY / 2);
     let pending_shards = env.number("PENDING_SHARDS", 1..=64);
     let list_by_source = env.flag("LIST_BY_SOURCE");
-    let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
-    let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
+    let addresses = runtime::addresses::policy(env);
     Some(crate::Limits {
         ingress_url: ingress_url?.to_string().trim_end_matches('/').to_owned(),
         reach: Reach::new(own_bus?, own_queues?.split(',').map(str::to_owned).collect()),
-        addresses: AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? },
+        addresses: addresses?,
         endpoints_per_tenant: endpoints_per_tenant?,
         payload_bytes: payload_bytes?,
         first_due: first_due?,

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use domain::{
-    address::AddressPolicy, breaker::Limits, delivery::Schedule, destination::BusArn,
+    breaker::Limits, delivery::Schedule, destination::BusArn,
     endpoint::HealthLimits, retry::Backoff,
 };
 use runtime::{
@@ -139,10 +139,8 @@ fn bounds(env: &mut Env) -> Option<Bounds> {
     let attempt = env.millis("ATTEMPT_TIMEOUT_MS", 1..=60 * SECOND);
     let read = env.bytes("RESPONSE_READ_BYTES", 0..=1024 * 1024);
     let kept = env.bytes("RESPONSE_KEPT_BYTES", 0..=64 * 1024);
-    let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
-    let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
-    let policy = AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? };
-    Some(Bounds { policy, connect: connect?, attempt: attempt?, read: read?, kept: kept? })
+    let policy = runtime::addresses::policy(env);
+    Some(Bounds { policy: policy?, connect: connect?, attempt: attempt?, read: read?, kept: kept? })
 }
 
 #[cfg(test)]
@@ -154,6 +152,7 @@ mod tests {
         let names = runtime::env::names_read(Config::read);
         let ours = names.iter().map(String::as_str).filter(|name| !name.starts_with("AWS_"));
         let expected = [
+            "ALLOWED_RANGES",
             "ATTEMPT_TIMEOUT_MS",
             "BODIES_URL",
             "BREAKER_OPENS_AFTER",

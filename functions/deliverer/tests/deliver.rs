@@ -240,6 +240,42 @@ async fn subscribers_get_signed_events_over_one_connection() {
     assert!(requests.try_recv().is_err());
 }
 
+/// Reused within a drain and never across: between two drains a sandbox may freeze, and what it kept open would be dead, or
+/// seem alive. So each drain begins with a connection of its own and has closed it when the next begins.
+#[tokio::test]
+async fn a_connection_lives_as_long_as_its_drain() {
+    let authority = Authority::new();
+    let (seen, mut ended) = mpsc::unbounded_channel();
+    let tls = authority.good_receiver();
+    let port = receiver::listen(move |stream| {
+        let (tls, seen) = (tls.clone(), seen.clone());
+        async move {
+            let Ok(mut stream) = tls.accept(stream).await else { return };
+            let mut requests = 0;
+            while read_request(&mut stream).await.is_some() {
+                requests += 1;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+                let _ = stream.flush().await;
+            }
+            let _ = seen.send(requests);
+        }
+    })
+    .await;
+    let deliverer = deliverer(&authority);
+    for drain in 1..=3 {
+        let lane = subscribe(&deliverer, 1, &port.url(), 7).await;
+        deliverer.registry.tables().endpoints.values_mut().for_each(|(endpoint, _)| {
+            endpoint.concurrency = Some(1);
+        });
+        let text = [WakeMessage(lane.clone()).to_text()];
+        assert_eq!(failed(&deliverer, &text).await, Vec::<String>::new());
+        assert!(states(&deliverer, &lane).iter().all(|state| *state == State::Succeeded));
+        assert_eq!(port.connections(), drain);
+        let closed = timeout(Duration::from_secs(20), ended.recv()).await;
+        assert_eq!(closed.expect("a connection outlives its drain"), Some(7));
+    }
+}
+
 /// DLV-head-of-line, F14: endpoints that hang, beside one that does not. It has long been served when they time out.
 #[tokio::test]
 async fn an_endpoint_that_hangs_delays_only_itself() {

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use domain::address::{AddressPolicy, EndpointUrl};
+use domain::address::EndpointUrl;
 use runtime::{
     aws,
     env::{BadEnv, Base, Env},
@@ -91,11 +91,10 @@ impl Config {
 
 /// A stand-in for all providers is one on this machine, and only where this machine may be dialled at all.
 fn local(env: &mut Env) -> Option<Local> {
-    let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
-    let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
+    let policy = runtime::addresses::policy(env);
     let extra_root = env.optional_text("LOCAL_EXTRA_ROOT").map(PathBuf::from);
     let stand_in = env.optional_text("LOCAL_PROVIDER_URL");
-    let policy = AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? };
+    let policy = policy?;
     let stand_in = match stand_in {
         None => None,
         Some(text) => match EndpointUrl::parse(&text, &policy).ok().filter(is_here) {
@@ -153,6 +152,7 @@ mod tests {
         let names = runtime::env::names_read(Config::read);
         let ours = names.iter().map(String::as_str).filter(|name| !name.starts_with("AWS_"));
         let expected = [
+            "ALLOWED_RANGES",
             "BODIES_URL",
             "DELIVERIES_TABLE",
             "DELIVERY_DEADLINE_MS",

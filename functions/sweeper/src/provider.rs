@@ -135,7 +135,6 @@ impl<R: Resolve> Client<R> {
             .pool_max_idle_per_host(0)
             .http1_max_buf_size(MAX_HEAD)
             .http1_max_headers(MAX_HEADERS)
-            .http2_max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
             .build(connector);
         Self { http, policy, stand_in, within }
     }

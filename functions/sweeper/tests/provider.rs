@@ -22,7 +22,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-const LOCAL: AddressPolicy = AddressPolicy { allow_loopback: true, any_port: true };
+const LOCAL: AddressPolicy = AddressPolicy::THIS_MACHINE;
 
 /// A resolver that knows one address, whatever it is asked for.
 struct Says(IpAddr);

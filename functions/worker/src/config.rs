@@ -2,11 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use domain::{
-    address::{AddressPolicy, EndpointUrl},
-    inbox::Limits,
-    retry::Backoff,
-};
+use domain::{address::EndpointUrl, inbox::Limits, retry::Backoff};
 use dynamo::{Client, Commits, InboxTable, RegistryTable, StateTable};
 use egress::resolve::SystemResolver;
 use runtime::{
@@ -178,11 +174,10 @@ fn held(env: &mut Env, lease: Option<Duration>, timeout: Option<Duration>) -> Op
 
 /// A stand-in for all providers is one on this machine, and only where this machine may be dialled at all.
 fn local(env: &mut Env) -> Option<Local> {
-    let allow_loopback = env.optional_flag("LOCAL_ALLOW_LOOPBACK");
-    let any_port = env.optional_flag("LOCAL_ALLOW_ANY_PORT");
+    let policy = runtime::addresses::policy(env);
     let extra_root = env.optional_text("LOCAL_EXTRA_ROOT").map(PathBuf::from);
     let stand_in = env.optional_text("LOCAL_PROVIDER_URL");
-    let policy = AddressPolicy { allow_loopback: allow_loopback?, any_port: any_port? };
+    let policy = policy?;
     let stand_in = match stand_in {
         None => None,
         Some(text) => match EndpointUrl::parse(&text, &policy).ok().filter(is_here) {
@@ -238,6 +233,7 @@ mod tests {
         let names = runtime::env::names_read(Config::read);
         let ours = names.iter().map(String::as_str).filter(|name| !name.starts_with("AWS_"));
         let expected = [
+            "ALLOWED_RANGES",
             "BODIES_URL",
             "ENV_NAME",
             "FETCH_TIMEOUT_MS",

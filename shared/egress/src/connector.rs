@@ -3,11 +3,12 @@
 //! The guard sits here and not in the resolver, because a host that is an address never comes to a resolver.
 
 use std::{
+    collections::VecDeque,
     error::Error,
     fmt, io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -50,18 +51,55 @@ fn because(cause: Cause, source: impl Into<Box<dyn Error + Send + Sync>>) -> Con
     ConnectError { cause, source: Some(source.into()) }
 }
 
-/// Addresses that were dialled, in order, for tests and for operators.
+/// What a process or its machine can have too little of: open files, memory, buffers (Linux's ENFILE, EMFILE, ENOMEM,
+/// ENOBUFS). A sandbox of Lambda has 1,024 files.
+const EXHAUSTED: [i32; 4] = [23, 24, 12, 105];
+
+/// Names a dial that failed. What there is too little of here is not the other side's fault.
+fn of_dial(error: &io::Error) -> Cause {
+    match error.raw_os_error() {
+        Some(code) if EXHAUSTED.contains(&code) => Cause::Internal,
+        _ if error.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
+        _ => Cause::Refused,
+    }
+}
+
+/// Most addresses that a log of dialled ones keeps. A client may live as long as its process.
+const MAX_LOGGED: usize = 32;
+
+/// Addresses that were dialled last, in order, for tests and for operators. The oldest go when there are more than
+/// [`MAX_LOGGED`]; all are counted.
 #[derive(Clone, Debug, Default)]
-pub struct Dialled(Arc<Mutex<Vec<SocketAddr>>>);
+pub struct Dialled(Arc<Mutex<Log>>);
+
+#[derive(Debug, Default)]
+struct Log {
+    last: VecDeque<SocketAddr>,
+    count: u64,
+}
 
 impl Dialled {
     /// A copy of the list.
     pub fn list(&self) -> Vec<SocketAddr> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.log().last.iter().copied().collect()
+    }
+
+    /// How many were dialled, those included that are not in the list any more.
+    pub fn count(&self) -> u64 {
+        self.log().count
     }
 
     fn note(&self, address: SocketAddr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+        let mut log = self.log();
+        if log.last.len() == MAX_LOGGED {
+            log.last.pop_front();
+        }
+        log.last.push_back(address);
+        log.count = log.count.saturating_add(1);
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,10 +191,7 @@ impl<R: Resolve> Connector<R> {
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
-                Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
-                    because(Cause::ConnectTimeout, error)
-                }
-                Ok(Err(error)) => because(Cause::Refused, error),
+                Ok(Err(error)) => because(of_dial(&error), error),
                 Err(elapsed) => because(Cause::ConnectTimeout, elapsed),
             };
         }
@@ -173,7 +208,7 @@ impl<R: Resolve> Connector<R> {
             .map_err(|error| because(Cause::BlockedAddress, error))?;
         let handshake = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp);
         match timeout_at(by, handshake).await {
-            Ok(Ok(stream)) => Ok(Stream(TokioIo::new(stream))),
+            Ok(Ok(stream)) => Ok(Stream(Box::new(TokioIo::new(stream)))),
             Ok(Err(error)) => Err(because(tls::cause_of(&error), error)),
             // Connected, and then nothing.
             Err(elapsed) => Err(because(Cause::Timeout, elapsed)),
@@ -196,14 +231,15 @@ impl<R: Resolve> Service<Uri> for Connector<R> {
 }
 
 /// A connection: TLS over TCP to an address that was checked.
+///
+/// Boxed: a client moves it through several futures, each of which would have room for all of it, for as long as a thousand
+/// of them wait.
 #[derive(Debug)]
-pub struct Stream(TokioIo<TlsStream<TcpStream>>);
+pub struct Stream(Box<TokioIo<TlsStream<TcpStream>>>);
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        let (_, session) = self.0.inner().get_ref();
-        let connected = Connected::new();
-        if session.alpn_protocol() == Some(b"h2") { connected.negotiated_h2() } else { connected }
+        Connected::new()
     }
 }
 
@@ -213,7 +249,7 @@ impl hyper::rt::Read for Stream {
         context: &mut Context<'_>,
         buffer: hyper::rt::ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        Pin::new(&mut *self.0).poll_read(context, buffer)
     }
 }
 
@@ -223,15 +259,15 @@ impl hyper::rt::Write for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        Pin::new(&mut *self.0).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut *self.0).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut *self.0).poll_shutdown(context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -243,6 +279,38 @@ impl hyper::rt::Write for Stream {
         context: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, buffers)
+        Pin::new(&mut *self.0).poll_write_vectored(context, buffers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An endpoint is not blamed, and in the end disabled, because we had no file left to reach it with.
+    #[test]
+    fn what_we_have_too_little_of_is_not_the_endpoints_fault() {
+        for (code, expected) in [
+            (24, Cause::Internal),  // too many open files
+            (105, Cause::Internal), // no buffer space
+            (111, Cause::Refused),
+            (113, Cause::Refused), // no route
+            (110, Cause::ConnectTimeout),
+        ] {
+            assert_eq!(of_dial(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_log_of_what_was_dialled_counts_for_ever_and_keeps_the_last() {
+        let dialled = Dialled::default();
+        for port in 1..=1000 {
+            dialled.note(SocketAddr::from(([127, 0, 0, 1], port)));
+        }
+        let list = dialled.list();
+        assert_eq!((list.len(), dialled.count()), (MAX_LOGGED, 1000));
+        assert_eq!(list.last().map(SocketAddr::port), Some(1000));
+        assert_eq!(list.first().map(SocketAddr::port), Some(969));
+        assert!(dialled.log().last.capacity() <= 2 * MAX_LOGGED);
     }
 }

@@ -5,6 +5,7 @@ use std::{io, path::Path, sync::Arc};
 use domain::delivery::Cause;
 use rustls::{
     CertificateError, ClientConfig, RootCertStore,
+    client::Resumption,
     crypto::ring,
     pki_types::{CertificateDer, pem, pem::PemObject as _},
 };
@@ -23,7 +24,13 @@ pub enum NoTls {
     Versions(#[source] rustls::Error),
 }
 
-/// The TLS of every connection: HTTP/2 if the other side has it, else HTTP/1.1. `extra_root` is for the local host.
+/// The TLS of every connection. `extra_root` is for the local host.
+///
+/// HTTP/1.1 only. In HTTP/2 a stranger can send interim answers that the library keeps for a reader who never comes, as
+/// fast as the network brings them; and one connection that went dead takes every request in it along.
+///
+/// No session is kept for the next connection. Its tickets are a stranger's bytes that would stay as long as the process,
+/// and a certificate that has expired meanwhile would not be looked at again.
 ///
 /// # Errors
 /// [`NoTls`], at the start of the function.
@@ -40,7 +47,8 @@ pub fn config(extra_root: Option<&Path>) -> Result<Arc<ClientConfig>, NoTls> {
         .map_err(NoTls::Versions)?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 

@@ -4,9 +4,10 @@
 //! This is the edge: here the environment is read and the outside is spoken to. No rule of the product lives here, and
 //! nothing here retries for longer than its caller has time.
 //!
-//! Reading order: [`mod@env`], [`telemetry`], [`aws`]; then the adapters, one feature each: `queue`, `secrets`, `keys`,
+//! Reading order: [`mod@env`] and [`addresses`], [`telemetry`], [`aws`]; then the adapters, one feature each: `queue`, `secrets`, `keys`,
 //! `bodies`; and how answers are shaped: `batch`, [`problem`].
 
+pub mod addresses;
 pub mod aws;
 pub mod env;
 pub mod problem;

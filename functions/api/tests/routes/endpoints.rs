@@ -125,7 +125,7 @@ async fn urls_that_lead_to_our_own_side_are_refused_and_it_is_said_why() {
 async fn the_local_host_may_allow_loopback() {
     let mut postern = Deployment::new();
     let api = std::sync::Arc::get_mut(&mut postern.0).unwrap();
-    api.limits.addresses = AddressPolicy { allow_loopback: true, any_port: true };
+    api.limits.addresses = AddressPolicy::THIS_MACHINE;
     postern.post(PATH, &json!({"url": "https://127.0.0.1:8703/webhooks"})).await.good(201);
     postern
         .post(PATH, &json!({"url": "http://127.0.0.1:8703/"}))

@@ -85,7 +85,6 @@ impl<R: Resolve> Dialler<R> {
         let http = legacy::Client::builder(TokioExecutor::new())
             .http1_max_buf_size(MAX_HEAD)
             .http1_max_headers(MAX_HEADERS)
-            .http2_max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
             .build(connector);
         Client { http, bounds: self.bounds, dialled }
     }

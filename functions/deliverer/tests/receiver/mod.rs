@@ -20,7 +20,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use rustls::{
     ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -51,15 +51,31 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// The TLS of a receiver with a certificate for this name.
-    pub(crate) fn receiver(&self, name: &str, years: (i32, i32)) -> TlsAcceptor {
+    /// This authority's own certificate.
+    pub(crate) fn root(&self) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()
+    }
+
+    /// A certificate for this name, changed before it is signed, and its key.
+    pub(crate) fn certificate(
+        &self,
+        name: &str,
+        years: (i32, i32),
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         (params.not_before, params.not_after) =
             (date_time_ymd(years.0, 1, 1), date_time_ymd(years.1, 1, 1));
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let chain = vec![CertificateDer::from(certificate)];
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        (vec![CertificateDer::from(certificate)], key)
+    }
+
+    /// The TLS of a receiver with a certificate for this name.
+    pub(crate) fn receiver(&self, name: &str, years: (i32, i32)) -> TlsAcceptor {
+        let (chain, key) = self.certificate(name, years, |_| {});
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -83,7 +99,7 @@ impl Authority {
 
 /// Bounds that end within a test: everything else about them is the product's.
 pub(crate) const BOUNDS: Bounds = Bounds {
-    policy: AddressPolicy { allow_loopback: true, any_port: true },
+    policy: AddressPolicy::THIS_MACHINE,
     connect: Duration::from_millis(400),
     attempt: Duration::from_millis(800),
     read: 64 * 1024,

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use worker::fetching::Client;
 
-pub(crate) const LOCAL: AddressPolicy = AddressPolicy { allow_loopback: true, any_port: true };
+pub(crate) const LOCAL: AddressPolicy = AddressPolicy::THIS_MACHINE;
 
 /// A resolver that knows one address, whatever it is asked for.
 pub(crate) struct Says(IpAddr);

@@ -16,10 +16,10 @@ const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
 /// Endings of names that never lead to the public internet.
-const INTERNAL: [&str; 4] = ["localhost", "local", "internal", "home.arpa"];
+const INTERNAL: [&str; 5] = ["localhost", "localdomain", "local", "internal", "home.arpa"];
 
 /// The URL of an endpoint in its one canonical spelling. To have one means that it was checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EndpointUrl(Url);
 
 /// Why a text is not the URL of an endpoint. Written for whoever typed it.
@@ -123,6 +123,13 @@ impl EndpointUrl {
             Some(query) => format!("{}?{query}", self.0.path()),
             None => self.0.path().to_owned(),
         }
+    }
+}
+
+// A path and a query may hold a token of the endpoint's.
+impl fmt::Debug for EndpointUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EndpointUrl(https://{}/..)", self.authority())
     }
 }
 
@@ -259,8 +266,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::address::Ranges;
 
-    const AWS: AddressPolicy = AddressPolicy { allow_loopback: false, any_port: false };
+    const AWS: AddressPolicy = AddressPolicy::PUBLIC;
 
     fn parse(text: &str) -> Result<String, BadUrl> {
         EndpointUrl::parse(text, &AWS).map(|url| url.to_string())
@@ -311,12 +319,42 @@ mod tests {
             ("[::1]", Rule::Loopback),
             ("[::]", Rule::Unspecified),
             ("[fe80::1]", Rule::LinkLocal),
-            ("[fd00:ec2::254]", Rule::UniqueLocal),
+            ("[fd00:ec2::254]", Rule::Metadata),
             ("[::ffff:127.0.0.1]", Rule::Loopback),
             ("[::ffff:7f00:1]", Rule::Loopback),
             ("[::FFFF:169.254.169.254]", Rule::LinkLocal),
             ("[::ffff:a9fe:a9fe]", Rule::LinkLocal),
             ("[0:0:0:0:0:ffff:10.0.0.1]", Rule::Private),
+            ("0x7F.1", Rule::Loopback),
+            ("017700000001", Rule::Loopback),
+            ("0X7F.0.0.1", Rule::Loopback),
+            ("00000177.0.0.1", Rule::Loopback),
+            ("127.0.1", Rule::Loopback),
+            ("127.65535", Rule::Loopback),
+            ("0x0", Rule::Unspecified),
+            ("2852039166", Rule::LinkLocal),
+            ("0xA9FEA9FE", Rule::LinkLocal),
+            ("0xa9.0xfe.0xa9.0xfe", Rule::LinkLocal),
+            ("025177524776", Rule::LinkLocal),
+            ("１６９．２５４．１６９．２５４", Rule::LinkLocal),
+            ("10.1", Rule::Private),
+            ("167772161", Rule::Private),
+            ("[::127.0.0.1]", Rule::Loopback),
+            ("[::ffff:0:127.0.0.1]", Rule::Loopback),
+            ("[64:ff9b::127.0.0.1]", Rule::Loopback),
+            ("[64:ff9b::a9fe:a9fe]", Rule::LinkLocal),
+            ("[64:ff9b:1::10.0.0.1]", Rule::Private),
+            ("[2002:7f00:1::]", Rule::Loopback),
+            ("[2002:a9fe:a9fe::1]", Rule::LinkLocal),
+            ("[2001:0:4136:e378:8000:63bf:80ff:fffe]", Rule::Loopback),
+            ("[2606:4700::5efe:127.0.0.1]", Rule::Loopback),
+            ("[2606:4700::200:5efe:a9fe:a9fe]", Rule::LinkLocal),
+            ("[64:ff9b::8.8.8.8]", Rule::Translated),
+            ("[2002:808:808::]", Rule::Tunnelled),
+            ("[fec0::1]", Rule::Reserved),
+            ("[ff02::1]", Rule::Multicast),
+            ("[2001:db8::1]", Rule::Documentation),
+            ("[4000::1]", Rule::NotGlobal),
         ] {
             assert_eq!(refused(&format!("https://{host}/")).rule(), Some(rule), "{host}");
         }
@@ -407,6 +445,7 @@ mod tests {
             ("metadata.google.internal", BadUrl::Internal("internal")),
             ("ip-10-0-0-1.ec2.internal.", BadUrl::Internal("internal")),
             ("router.home.arpa", BadUrl::Internal("home.arpa")),
+            ("sandbox.localdomain", BadUrl::Internal("localdomain")),
             ("intranet", BadUrl::SingleLabel("intranet".to_owned())),
             ("intranet.", BadUrl::SingleLabel("intranet".to_owned())),
         ] {
@@ -419,12 +458,12 @@ mod tests {
     fn only_the_ports_of_https_are_allowed() {
         for loopback in [false, true] {
             for port in [443_u16, 8443] {
-                let policy = AddressPolicy { allow_loopback: loopback, any_port: false };
+                let policy = AddressPolicy { allow_loopback: loopback, ..AWS };
                 assert!(EndpointUrl::parse(&format!("https://a.example:{port}/"), &policy).is_ok());
             }
             for port in [22_u16, 25, 80, 6379, 9001, 9443] {
                 let text = format!("https://a.example:{port}/");
-                let policy = |any_port| AddressPolicy { allow_loopback: loopback, any_port };
+                let policy = |any_port| AddressPolicy { allow_loopback: loopback, any_port, ..AWS };
                 let parsed = EndpointUrl::parse(&text, &policy(false));
                 assert_eq!(parsed.unwrap_err(), BadUrl::Port(port));
                 assert!(EndpointUrl::parse(&text, &policy(true)).is_ok());
@@ -438,9 +477,71 @@ mod tests {
         }
     }
 
+    /// An opened range is no exemption from anything else: names that mean something only inside a network, other ports,
+    /// odd notations and plain http stay refused.
+    #[test]
+    fn an_opened_range_is_opened_for_its_addresses_only() {
+        let ranges = Ranges::new(["10.20.0.0/16", "fd12:3456::/32"]).unwrap();
+        let opened = AddressPolicy { ranges, ..AWS };
+        for text in ["https://10.20.0.1/", "https://10.20.0.1:8443/", "https://[fd12:3456::1]/"] {
+            assert!(EndpointUrl::parse(text, &opened).is_ok(), "{text}");
+            assert!(EndpointUrl::parse(text, &AWS).is_err(), "{text}");
+        }
+        for text in [
+            "https://10.21.0.1/",
+            "https://10.20.1/",
+            "https://[::ffff:10.20.0.1]/",
+            "https://10.20.0.1:9001/",
+            "http://10.20.0.1/",
+            "https://127.0.0.1/",
+            "https://169.254.169.254/",
+            "https://hooks.internal/",
+            "https://hooks/",
+        ] {
+            assert!(EndpointUrl::parse(text, &opened).is_err(), "{text}");
+        }
+    }
+
+    /// The Runtime API of Lambda and what else listens beside it: extensions, logs and telemetry, the daemon of traces,
+    /// credentials and metadata. Refused by name, by address and by port, each for itself.
+    #[test]
+    fn what_listens_inside_a_sandbox_is_never_an_endpoint() {
+        let everything = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/11"];
+        let opened = AddressPolicy { ranges: Ranges::new(everything).unwrap(), ..AWS };
+        let any_port = AddressPolicy { any_port: true, ..opened };
+        for host in [
+            "127.0.0.1",
+            "localhost",
+            "[::1]",
+            "sandbox",
+            "sandbox.localdomain",
+            "169.254.79.129",
+            "169.254.100.1",
+            "169.254.169.254",
+            "169.254.170.2",
+            "[fd00:ec2::254]",
+        ] {
+            for port in ["", ":443", ":8443", ":9001", ":2000", ":4243", ":80"] {
+                let text = format!("https://{host}{port}/2018-06-01/runtime/invocation/next");
+                for policy in [&AWS, &opened, &any_port] {
+                    let refused = EndpointUrl::parse(&text, policy).expect_err(&text);
+                    assert!(
+                        !matches!(refused, BadUrl::Port(_)),
+                        "{text}: the host is refused first"
+                    );
+                }
+            }
+        }
+        let loopback = AddressPolicy { allow_loopback: true, ..AWS };
+        let by_port = EndpointUrl::parse("https://127.0.0.1:9001/", &loopback);
+        assert_eq!(by_port, Err(BadUrl::Port(9001)));
+        let plain = EndpointUrl::parse("http://127.0.0.1:9001/", &AddressPolicy::THIS_MACHINE);
+        assert_eq!(plain, Err(BadUrl::Scheme));
+    }
+
     #[test]
     fn the_local_policy_takes_this_machine_but_no_plain_http() {
-        let local = AddressPolicy { allow_loopback: true, any_port: true };
+        let local = AddressPolicy::THIS_MACHINE;
         for text in ["https://localhost:9000/", "https://127.0.0.1:9000/", "https://[::1]:9000/"] {
             assert!(EndpointUrl::parse(text, &local).is_ok(), "{text}");
         }
@@ -462,6 +563,29 @@ mod tests {
         let name = format!("https://{}com/", "abcdefghi.".repeat(25));
         assert!(parse(&name).is_ok());
         assert_eq!(refused(&name.replacen("https://", "https://x", 1)), BadUrl::BadHost);
+    }
+
+    /// SEC-url-token: neither a refusal nor what is printed by accident shows the path.
+    #[test]
+    fn a_token_in_a_url_is_not_printed_by_accident() {
+        let url = EndpointUrl::parse("https://example.com:8443/CANARY?t=CANARY", &AWS).unwrap();
+        assert_eq!(format!("{url:?}"), "EndpointUrl(https://example.com:8443/..)");
+        for text in [
+            "http://example.com/CANARY",
+            "https://CANARY@example.com/",
+            "https://u:CANARY@example.com/",
+            "https://example.com/CANARY#CANARY",
+            "https://10.0.0.1/CANARY",
+            "https://010.8.8.8/CANARY",
+            "https://example.com:22/?token=CANARY",
+            "https://intranet/CANARY",
+            "https://a.internal/CANARY",
+            "https://exa$mple.com/CANARY",
+            "https://example.com/CANARY\\",
+        ] {
+            let refusal = refused(text);
+            assert!(!format!("{refusal} {refusal:?}").contains("CANARY"), "{refusal:?}");
+        }
     }
 
     #[test]
