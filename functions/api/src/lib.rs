@@ -230,7 +230,10 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
             get(endpoints::list::<P>).post(endpoints::add::<P>),
         )
         .route("/v1/tenants/{tenant}/endpoints/{endpoint}", get(endpoints::show::<P>))
-        .route("/v1/events", post(outgoing::publish::<P>))
+        .route(
+            "/v1/events",
+            post(outgoing::publish::<P>).layer(DefaultBodyLimit::max(outgoing::MAX_BODY)),
+        )
         .route("/v1/tenants/{tenant}/events/{event}", get(outgoing::story::<P>))
         .route(
             "/v1/tenants/{tenant}/events/{event}/endpoints/{endpoint}/redeliver",

@@ -11,6 +11,7 @@ mod objects;
 mod outgoing;
 mod outside;
 mod pause;
+mod publish;
 mod received;
 mod replays;
 mod schemes;
