@@ -144,18 +144,7 @@ fn kept(headers: &HeaderMap) -> BTreeMap<String, String> {
 /// The trace context of a request (W3C, version 00), or nothing: what else a stranger sends there is not passed on.
 pub fn traceparent(headers: &HeaderMap) -> Option<String> {
     let text = single(headers, "traceparent")?;
-    let is_hex = |part: &str, length: usize| {
-        part.len() == length
-            && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-    };
-    let is_id =
-        |part: &str, length: usize| is_hex(part, length) && part.bytes().any(|byte| byte != b'0');
-    match text.split('-').collect::<Vec<_>>().as_slice() {
-        ["00", trace, span, flags] if is_id(trace, 32) && is_id(span, 16) && is_hex(flags, 2) => {
-            Some(text.to_owned())
-        }
-        _ => None,
-    }
+    domain::outbox::rules::is_trace(text).then(|| text.to_owned())
 }
 
 /// The value of a header that came once and is printable.

@@ -75,6 +75,21 @@ pub fn is_key(text: &str) -> bool {
     is_visible(&text.replace(' ', "-"), MAX_TEXT) && text.trim() == text
 }
 
+/// Whether a text is a W3C trace context of version 00: `00-<32 hexadecimal digits>-<16>-<2>`, in lower case, and no id
+/// of zeros only.
+pub fn is_trace(text: &str) -> bool {
+    let is_hex = |part: &str, length: usize| {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        part.len() == length && part.bytes().all(is_digit)
+    };
+    let is_id =
+        |part: &str, length: usize| is_hex(part, length) && part.bytes().any(|byte| byte != b'0');
+    matches!(
+        text.split('-').collect::<Vec<_>>().as_slice(),
+        ["00", trace, span, flags] if is_id(trace, 32) && is_id(span, 16) && is_hex(flags, 2)
+    )
+}
+
 /// Letters, digits and signs of ASCII: what looks the same in a log, a header and a table.
 fn is_visible(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
