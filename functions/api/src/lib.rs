@@ -4,12 +4,14 @@
 //! gateway. Every error is problem+json with a stable `type`, and says what, why and what next. Never here: the text of
 //! a cause in an answer, a secret in an answer except the one that makes an endpoint, an effect without its audit entry.
 //!
-//! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`objects`],
-//! [`endpoints`], [`received`], [`parked`], [`replays`] and [`outgoing`] answer them; [`request`] and [`Problem`] are the
-//! outside.
+//! Reading order: [`Api`] is what every route needs; [`entry`] tells requests from events of a [`bus`]; [`router`] lists
+//! the routes; [`sources`], [`objects`], [`endpoints`], [`received`], [`parked`], [`replays`] and [`outgoing`] answer
+//! them; [`request`] and [`Problem`] are the outside.
 
+pub mod bus;
 pub mod config;
 pub mod endpoints;
+pub mod entry;
 pub mod objects;
 pub mod outgoing;
 pub mod parked;

@@ -1,10 +1,10 @@
-//! Wires [`api`] to API Gateway.
+//! Wires [`api`] to API Gateway and EventBridge.
 
 use std::sync::Arc;
 
-use api::{Api, Config, Deployed, Edge, router};
+use api::{Api, Config, Deployed, Edge, entry, router};
 use dynamo::{DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
-use lambda_http::{Error, run};
+use lambda_http::{Error, lambda_runtime::run, service_fn};
 use runtime::{
     BodyStore, KmsKeyring, SecretsManager, SqsQueue,
     aws::{Aws, Pace, Service},
@@ -34,5 +34,7 @@ async fn main() -> Result<(), Error> {
         limits: config.limits,
         edge: Edge::REAL,
     };
-    run(router(Arc::new(api))).await
+    let api = Arc::new(api);
+    let router = router(Arc::clone(&api));
+    run(service_fn(|event| entry::handle(&api, router.clone(), event))).await
 }

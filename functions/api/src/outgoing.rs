@@ -4,8 +4,12 @@ mod publish;
 mod story;
 mod wanted;
 
-pub(crate) use self::{publish::idempotency_key, story::tell};
 pub use self::{
     publish::{MAX_BODY, MAX_EVENTS, PublishedEvent, publish},
     story::{DeliveryStory, OutgoingStory, Redelivery, redeliver, story},
+};
+pub(crate) use self::{
+    publish::{idempotency_key, put},
+    story::tell,
+    wanted::NewEvent,
 };

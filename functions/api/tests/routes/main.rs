@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 mod audit;
+mod bus;
 mod changes;
 mod deployment;
 mod endpoints;
