@@ -115,6 +115,10 @@ impl World {
             "Source": source, "DetailType": "order", "EventBusName": bus, "Time": 1_790_000_000,
             "Detail": json!({ "n": n }).to_string(), "Resources": ["a"],
         });
+        self.put_entry(&entry).await
+    }
+
+    async fn put_entry(&self, entry: &Value) -> String {
         let headers = [
             ("x-amz-target", "AWSEvents.PutEvents"),
             ("content-type", "application/x-amz-json-1.1"),
@@ -152,6 +156,11 @@ async fn an_event_that_a_rule_wants_calls_the_function_as_eventbridge_does() {
     ] {
         world.put(bus, source, 1).await;
     }
+    // As on AWS, this one is dropped although it was taken.
+    let entry = json!({
+        "Source": "postern/publish", "DetailType": "x".repeat(129), "Detail": "{}",
+    });
+    world.put_entry(&entry).await;
     let id = world.put("default", "postern/publish", 2).await;
     let expected = json!({
         "version": "0", "id": id, "detail-type": "order", "source": "postern/publish",

@@ -77,7 +77,7 @@ impl Event {
     ///
     /// `key` names the change among all changes of the tenant for ever, such as `place order-1`. `at` is when it happens,
     /// and part of the id: take a time that a second run knows too, such as the one in the request or the row that causes
-    /// it, and never the clock.
+    /// it, and never the clock. Endpoints that were made after it do not get the event.
     #[must_use]
     pub fn once(mut self, key: &str, at: Timestamp) -> Self {
         self.id = EventId::derived(at, &["transaction", &self.tenant, key]);
