@@ -1,8 +1,11 @@
 //! What Lambda hands to this function: a request over HTTP, or an event of a bus.
 
+use std::sync::Arc;
+
 use axum::Router;
 use lambda_http::{
-    Adapter, Error, LambdaEvent, Service as _, request::LambdaRequest, tower::ServiceExt as _,
+    Adapter, Error, LambdaEvent, Service as _, lambda_runtime, request::LambdaRequest, service_fn,
+    tower::ServiceExt as _,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,7 +13,18 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::{
     Api, Ports,
     bus::{self, Carried},
+    router,
 };
+
+/// Answers them until Lambda ends this process.
+///
+/// # Errors
+/// Those of the runtime.
+pub async fn run<P: Ports>(api: Api<P>) -> Result<(), Error> {
+    let api = Arc::new(api);
+    let router = router(Arc::clone(&api));
+    lambda_runtime::run(service_fn(|event| handle(&api, router.clone(), event))).await
+}
 
 /// Answers one of them.
 ///

@@ -1,10 +1,8 @@
 //! Wires [`api`] to API Gateway and EventBridge.
 
-use std::sync::Arc;
-
-use api::{Api, Config, Deployed, Edge, entry, router};
+use api::{Api, Config, Deployed, Edge, entry};
 use dynamo::{DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
-use lambda_http::{Error, lambda_runtime::run, service_fn};
+use lambda_http::Error;
 use runtime::{
     BodyStore, KmsKeyring, SecretsManager, SqsQueue,
     aws::{Aws, Pace, Service},
@@ -19,9 +17,10 @@ async fn main() -> Result<(), Error> {
     let client = aws_sdk_dynamodb::Client::new(&aws.config(Service::DynamoDb));
     let (shards, wake_shards) = (config.limits.pending_shards, config.wake_shards);
     let outbox = OutboxTable::new(client.clone(), config.outbox_table, config.outbox_shards);
+    let (retention, requests) = (config.outbox_retention, Some(config.state_table.clone()));
     let api = Api::<Deployed> {
         inbox: InboxTable::new(client.clone(), config.inbox_table, shards),
-        outbox: OutboxTable { requests: Some(config.state_table.clone()), ..outbox },
+        outbox: OutboxTable { retention, requests, ..outbox },
         watch: StateTable { client: client.clone(), table: config.state_table, commits: None },
         deliveries: DeliveriesTable::new(client.clone(), config.deliveries_table, wake_shards),
         registry: RegistryTable { client, table: config.registry_table },
@@ -34,7 +33,5 @@ async fn main() -> Result<(), Error> {
         limits: config.limits,
         edge: Edge::REAL,
     };
-    let api = Arc::new(api);
-    let router = router(Arc::clone(&api));
-    run(service_fn(|event| entry::handle(&api, router.clone(), event))).await
+    entry::run(api).await
 }

@@ -1,5 +1,5 @@
 //! Events of a bus that call a function by a rule, on the real services, with a scripted function.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
 
 use std::{
     collections::VecDeque,
