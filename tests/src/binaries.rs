@@ -35,6 +35,16 @@ pub fn folder() -> Result<&'static Path> {
     }
 }
 
+/// An example program of a package, after it was found to be there and to be made from its sources as they are.
+///
+/// # Errors
+/// It is missing, or older than a source it was made from.
+pub fn example(name: &str) -> Result<PathBuf> {
+    let program = folder()?.join("examples").join(name);
+    check(&program)?;
+    Ok(program)
+}
+
 /// A test runs from `target/debug/deps`; the binaries are one folder up.
 fn beside_this_test() -> Result<PathBuf> {
     let test = env::current_exe().context("where is this test?")?;

@@ -349,9 +349,15 @@ async fn killed_at_any_write_nobody_is_charged_twice() -> Result<()> {
 async fn the_stacks_own_queues_and_bus_are_no_endpoints() -> Result<()> {
     let stage = Stage::set().await?;
     let path = "/v1/tenants/internal/endpoints";
-    for own in
-        ["InboundQueue", "InboundDlq", "WakeQueue", "WakeDlq", "StreamFailures", "ScheduleDlq"]
-    {
+    for own in [
+        "InboundQueue",
+        "InboundDlq",
+        "WakeQueue",
+        "WakeDlq",
+        "StreamFailures",
+        "PublishFailures",
+        "ScheduleDlq",
+    ] {
         let url = stage.aws.queue(own).await?;
         let answer = stage.api.client().post(path, &json!({ "queue": url })).await?;
         ensure!(answer.code() == 422, "{own}: {answer:?}");

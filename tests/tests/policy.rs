@@ -242,6 +242,20 @@ async fn do_everything(host: &Host) -> Result<()> {
         api.until_outgoing("policy", &id, "succeeded").await?;
     }
 
+    // Brought by a bus: published, or given up.
+    for detail in
+        [json!({ "tenant": "policy", "type": "t", "aggregate_id": "a", "payload": 1 }), json!({})]
+    {
+        let entry =
+            json!({ "Source": "postern/publish", "DetailType": "t", "Detail": detail.to_string() });
+        aws.eventbridge("PutEvents", &json!({ "Entries": [entry] })).await?;
+    }
+    eventually("one is given up", async || {
+        ensure!(aws.depth("PublishFailures").await? == 1, "not yet");
+        Ok(())
+    })
+    .await?;
+
     asked(host).await?;
 
     // Parked, listed, sent again by the provider, and redriven.

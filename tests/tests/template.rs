@@ -210,6 +210,23 @@ fn the_stream_is_read_from_its_beginning_and_given_up_at_some_point() {
     );
 }
 
+#[test]
+fn what_a_bus_brings_is_published_or_comes_to_rest_where_it_is_seen() {
+    let function = "/Resources/ApiFunction/Properties";
+    let policy = "/Resources/PublishFailuresPolicy/Properties/PolicyDocument/Statement/1";
+    holds(
+        wiring::published,
+        &[
+            (&format!("{function}/EventInvokeConfig/DestinationConfig"), Value::Null),
+            (&format!("{function}/EventInvokeConfig/MaximumRetryAttempts"), Value::Null),
+            (&format!("{function}/Events/Publish/Properties/DeadLetterConfig"), Value::Null),
+            (&format!("{function}/Events/Publish/Properties/RetryPolicy"), Value::Null),
+            (&format!("{policy}/Condition"), Value::Null),
+            (&format!("{policy}/Principal"), json!("*")),
+        ],
+    );
+}
+
 /// ING-stage-prefix
 #[test]
 fn no_stage_stands_in_front_of_a_path() {
@@ -308,6 +325,14 @@ fn only_signed_callers_reach_the_admin_api() {
             (
                 "/Resources/ApiFunction/Properties/Events/Any/Properties/ApiId",
                 json!({"Ref": "IngressApi"}),
+            ),
+            (
+                "/Resources/ApiFunction/Properties/Events/Publish/Properties/Pattern/source",
+                json!([{"prefix": "postern"}]),
+            ),
+            (
+                "/Resources/ApiFunction/Properties/Events/Publish/Properties/EventBusName",
+                json!("default"),
             ),
         ],
     );
@@ -446,6 +471,8 @@ fn data_is_encrypted_and_travels_encrypted() {
         &[
             ("/Resources/StreamFailures/Properties/SqsManagedSseEnabled", json!(false)),
             ("/Resources/QueuesTlsOnly/Properties/Queues/3", json!({"Ref": "InboundDlq"})),
+            ("/Resources/QueuesTlsOnly/Properties/Queues/3", json!({"Ref": "PublishFailures"})),
+            ("/Resources/PublishFailuresPolicy/Properties/PolicyDocument/Statement/0", json!({})),
             (
                 "/Resources/QueuesTlsOnly/Properties/PolicyDocument/Statement/0/Effect",
                 json!("Allow"),

@@ -34,6 +34,8 @@ pub struct Config {
     pub secrets_key_arn: String,
     /// Shards of the index of outgoing events that were not relayed.
     pub outbox_shards: u16,
+    /// How long a relayed event is kept, and its idempotency key longer.
+    pub outbox_retention: Duration,
     /// Shards of the index of lanes.
     pub wake_shards: u16,
     /// How long a delivery stays that a poller has acknowledged.
@@ -63,6 +65,7 @@ impl Config {
         let secret_prefix = env.text("SECRET_PREFIX");
         let secrets_key_arn = env.text("SECRETS_KEY_ARN");
         let outbox_shards = env.number("OUTBOX_SHARDS", 1..=64);
+        let outbox_retention = env.millis("OUTBOX_RETENTION_MS", 1..=3650 * DAY);
         let wake_shards = env.number("WAKE_SHARDS", 1..=64);
         let delivery_retention = env.millis("DELIVERY_RETENTION_MS", 1..=3650 * 86_400_000);
         let limits = limits(env);
@@ -80,6 +83,7 @@ impl Config {
             secret_prefix: secret_prefix?,
             secrets_key_arn: secrets_key_arn?,
             outbox_shards: outbox_shards?,
+            outbox_retention: outbox_retention?,
             wake_shards: wake_shards?,
             delivery_retention: delivery_retention?,
             limits: limits?,
@@ -87,8 +91,9 @@ impl Config {
     }
 }
 
+const DAY: u64 = 86_400_000;
+
 fn limits(env: &mut Env) -> Option<crate::Limits> {
-    const DAY: u64 = 86_400_000;
     let ingress_url = env.url("INGRESS_URL");
     let own_bus = env.parsed("OPS_BUS_ARN", "the ARN of an event bus");
     let own_queues = env.text("OWN_QUEUES");

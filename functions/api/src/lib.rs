@@ -4,14 +4,16 @@
 //! gateway. Every error is problem+json with a stable `type`, and says what, why and what next. Never here: the text of
 //! a cause in an answer, a secret in an answer except the one that makes or rotates it, an effect without its audit entry.
 //!
-//! Reading order: [`Api`] is what every route needs; [`router`] lists the routes; [`sources`], [`objects`],
-//! [`endpoints`], [`received`], [`parked`], [`replays`], [`outgoing`], [`deliveries`] and [`redeliveries`] answer operators,
-//! [`polling`] answers the owners of endpoints; [`request`] and [`Problem`] are the
-//! outside.
+//! Reading order: [`Api`] is what every route needs; [`entry`] tells requests from events of a [`bus`]; [`router`] lists
+//! the routes; [`sources`], [`objects`], [`endpoints`], [`received`], [`parked`], [`replays`], [`outgoing`],
+//! [`deliveries`] and [`redeliveries`] answer operators, [`polling`] answers the owners of endpoints; [`request`] and
+//! [`Problem`] are the outside.
 
+pub mod bus;
 pub mod config;
 pub mod deliveries;
 pub mod endpoints;
+pub mod entry;
 pub mod objects;
 pub mod outgoing;
 pub mod parked;
@@ -236,7 +238,10 @@ pub fn router<P: Ports>(api: Arc<Api<P>>) -> Router {
         .route("/v1/tenants/{tenant}/endpoints/{endpoint}/deliveries", get(deliveries::list::<P>))
         .merge(redeliveries::routes::<P>())
         .merge(polling::routes::<P>())
-        .route("/v1/events", post(outgoing::publish::<P>))
+        .route(
+            "/v1/events",
+            post(outgoing::publish::<P>).layer(DefaultBodyLimit::max(outgoing::MAX_BODY)),
+        )
         .route("/v1/tenants/{tenant}/events/unmatched", get(unmatched::list::<P>))
         .route("/v1/tenants/{tenant}/events/{event}", get(outgoing::story::<P>))
         .route(

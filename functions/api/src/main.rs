@@ -1,10 +1,8 @@
-//! Wires [`api`] to API Gateway.
+//! Wires [`api`] to API Gateway and EventBridge.
 
-use std::sync::Arc;
-
-use api::{Api, Config, Deployed, Edge, router};
+use api::{Api, Config, Deployed, Edge, entry};
 use dynamo::{DeliveriesTable, InboxTable, OutboxTable, RegistryTable, StateTable};
-use lambda_http::{Error, run};
+use lambda_http::Error;
 use runtime::{
     BodyStore, KmsKeyring, SecretsManager, SqsQueue,
     aws::{Aws, Pace, Service},
@@ -20,9 +18,10 @@ async fn main() -> Result<(), Error> {
     let (shards, wake_shards) = (config.limits.pending_shards, config.wake_shards);
     let outbox = OutboxTable::new(client.clone(), config.outbox_table, config.outbox_shards);
     let deliveries = DeliveriesTable::new(client.clone(), config.deliveries_table, wake_shards);
+    let (retention, requests) = (config.outbox_retention, Some(config.state_table.clone()));
     let api = Api::<Deployed> {
         inbox: InboxTable::new(client.clone(), config.inbox_table, shards),
-        outbox: OutboxTable { requests: Some(config.state_table.clone()), ..outbox },
+        outbox: OutboxTable { retention, requests, ..outbox },
         watch: StateTable { client: client.clone(), table: config.state_table, commits: None },
         deliveries: DeliveriesTable { retention: config.delivery_retention, ..deliveries },
         registry: RegistryTable { client, table: config.registry_table },
@@ -35,5 +34,5 @@ async fn main() -> Result<(), Error> {
         limits: config.limits,
         edge: Edge::REAL,
     };
-    run(router(Arc::new(api))).await
+    entry::run(api).await
 }

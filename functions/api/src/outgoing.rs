@@ -2,9 +2,14 @@
 
 mod publish;
 mod story;
+mod wanted;
 
-pub(crate) use self::{publish::idempotency_key, story::tell};
 pub use self::{
-    publish::{NewEvent, PublishedEvent, publish},
+    publish::{MAX_BODY, MAX_EVENTS, PublishedEvent, publish},
     story::{DeliveryStory, OutgoingStory, Redelivery, redeliver, story},
+};
+pub(crate) use self::{
+    publish::{idempotency_key, put},
+    story::tell,
+    wanted::NewEvent,
 };

@@ -11,7 +11,8 @@ use runtime::{problem, telemetry::chain};
 use serde_json::{Value, json};
 
 /// An error answer with a stable `type`, and words that say what, why and what next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
 pub struct Problem(problem::Problem);
 
 /// Seconds after which a caller may try again what a busy store could not do.
@@ -78,7 +79,7 @@ impl From<StoreError> for Problem {
         tracing::error!(stage = "api", result = "error", error = %chain(&error), "a store failed");
         if error.is_transient() {
             let detail = "It is not known whether the request had an effect. Send the same request again in a moment; \
-                          to publish, with the same Idempotency-Key.";
+                          to publish, with the same idempotency key.";
             let title = "A store is busy, or cannot be reached.";
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", title, detail);
         }
@@ -88,6 +89,14 @@ impl From<StoreError> for Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "store-refused", title, detail)
     }
 }
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Problem {}
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
@@ -110,6 +119,11 @@ impl Findings {
     /// Notes what is wrong with a field.
     pub(crate) fn note(&mut self, field: &str, problem: impl fmt::Display) {
         self.0.push((field.to_owned(), problem.to_string()));
+    }
+
+    /// How much was found.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// The value, or a note of why there is none.

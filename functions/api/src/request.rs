@@ -12,14 +12,14 @@ use serde::de::DeserializeOwned;
 
 use crate::Problem;
 
-/// Most bytes of a request's body. An event's payload, 1 MB at most, fits with room for what surrounds it.
+/// Most bytes of a request's body, but for those that publish.
 pub const MAX_BODY: usize = 2 * 1024 * 1024;
 
-/// A body in JSON.
+/// A body in JSON. A route that takes more than [`MAX_BODY`] says so here, and in its layer.
 #[derive(Debug)]
-pub struct Json<T>(pub T);
+pub struct Json<T, const MOST: usize = MAX_BODY>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S> for Json<T, MOST> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         }
         let body = Bytes::from_request(request, state).await.map_err(|rejection| {
             if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                return Problem::too_large(MAX_BODY);
+                return Problem::too_large(MOST);
             }
             let detail = "The body did not arrive whole. Send the request again.";
             Problem::unreadable("broken-body", StatusCode::BAD_REQUEST, detail)

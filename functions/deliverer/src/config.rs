@@ -3,8 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use domain::{
-    breaker::Limits, delivery::Schedule, destination::BusArn,
-    endpoint::HealthLimits, retry::Backoff,
+    breaker::Limits, delivery::Schedule, destination::BusArn, endpoint::HealthLimits,
+    retry::Backoff,
 };
 use runtime::{
     aws::Settings,

@@ -1,14 +1,12 @@
 //! `postern events`: one event's story, replay, redelivery, publishing.
 
+mod publish;
 pub(crate) mod replay;
 mod story;
 
 use std::io::Write;
 
-use http::{HeaderMap, HeaderValue, Method, header};
-use serde::Serialize;
-use serde_json::{Value, json, value::RawValue};
-use uuid::Uuid;
+use serde_json::{Value, json};
 
 use crate::{
     client::{Client, segment},
@@ -40,21 +38,8 @@ pub enum Events {
         #[arg(long, value_name = "MARK")]
         before: Option<String>,
     },
-    /// Publish an event to a tenant's endpoints
-    Publish {
-        /// The tenant
-        tenant: String,
-        /// The event's type, such as `invoice.paid`
-        event_type: String,
-        /// What the event is about; events of one aggregate share a lane
-        #[arg(long, value_name = "ID")]
-        aggregate: String,
-        /// Names this call: repeating it with the same key publishes nothing more; without one, a new key is made
-        #[arg(long, value_name = "KEY")]
-        idempotency_key: Option<String>,
-        /// The payload, as JSON; subscribers get it byte for byte
-        payload: String,
-    },
+    #[expect(missing_docs, reason = "words here would hide those of its options from `--help`")]
+    Publish(publish::Publish),
     /// Show an outgoing event with its deliveries
     Show {
         /// The tenant
@@ -81,7 +66,7 @@ impl Events {
     pub fn changes(&self) -> bool {
         match self {
             Self::Replay(replay) => replay.changes(),
-            Self::Publish { .. } | Self::Redeliver { .. } => true,
+            Self::Publish(_) | Self::Redeliver { .. } => true,
             Self::Story { .. } | Self::Parked { .. } | Self::Show { .. } => false,
         }
     }
@@ -122,17 +107,7 @@ pub async fn run(
                 }
             })
         }
-        Events::Publish { tenant, event_type, aggregate, idempotency_key, payload } => {
-            let payload = raw(payload)?;
-            let event = NewEvent { tenant, event_type, aggregate_id: aggregate, payload: &payload };
-            let done = publish(client, &event, idempotency_key.as_deref()).await?;
-            print::either(json, out, &done, |out| {
-                let id = print::text(&done, "id");
-                let again = done.get("repeated").and_then(Value::as_bool).unwrap_or_default();
-                let how = if again { "was published before" } else { "is published" };
-                writeln!(out, "{id} {how}.\nFollow it with: postern events show {tenant} {id}")
-            })
-        }
+        Events::Publish(publish) => publish::run(publish, client, json, out).await,
         Events::Show { tenant, event } => {
             let story = client.get(&outgoing(tenant, event)).await?;
             print::either(json, out, &story, |out| story::outgoing(out, &story, ""))
@@ -172,50 +147,6 @@ fn received(source: &str, event: &str) -> String {
 
 fn outgoing(tenant: &str, event: &str) -> String {
     format!("/v1/tenants/{}/events/{}", segment(tenant), segment(event))
-}
-
-/// An event to publish. The payload stays as it was typed: numbers and spaces too.
-#[derive(Serialize)]
-struct NewEvent<'a> {
-    tenant: &'a str,
-    #[serde(rename = "type")]
-    event_type: &'a str,
-    aggregate_id: &'a str,
-    payload: &'a RawValue,
-}
-
-fn raw(payload: &str) -> Result<Box<RawValue>, Complaint> {
-    serde_json::from_str(payload).map_err(|error| {
-        let next = "quote it for the shell, as in '{\"id\": 1}'";
-        Complaint::new("the payload is not JSON", error.to_string(), next)
-    })
-}
-
-async fn publish(
-    client: &Client,
-    event: &NewEvent<'_>,
-    key: Option<&str>,
-) -> Result<Value, Complaint> {
-    #[expect(clippy::disallowed_methods, reason = "the edge mints the key")]
-    let key = key.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let value = HeaderValue::from_str(&key).map_err(|error| {
-        let next = "use visible ASCII characters";
-        Complaint::new("the idempotency key cannot be sent", error.to_string(), next)
-    })?;
-    headers.insert("idempotency-key", value);
-    // Text and numbers always serialise.
-    let body = serde_json::to_string(event).unwrap_or_default();
-    let published = client.call_good(Method::POST, "/v1/events", headers, body.into()).await;
-    published.map_err(|complaint| {
-        if complaint.is_no {
-            return complaint;
-        }
-        // The event may be there, although the answer is not.
-        let next = format!("repeat it with --idempotency-key {key}, which publishes nothing twice");
-        Complaint { next, ..complaint }
-    })
 }
 
 fn row(event: &Value) -> Vec<String> {

@@ -240,6 +240,95 @@ fn what_is_no_json_or_no_key_is_not_published() {
     assert!(fake.asked.lock().unwrap().is_empty());
 }
 
+#[test]
+fn a_version_and_labels_are_published_with_the_event() {
+    let fake = Fake::answering(202, &json!({"id": "evt_9", "repeated": false}));
+    let publish = ["events", "publish", "acme", "a", "--aggregate", "x", "1"];
+    let more = ["--aggregate-version", "7", "--label", "region=eu", "--label", "note=a=b"];
+    assert_eq!(fake.run(&[&publish[..], &more].concat()).code, 0);
+    let body = fake.asked().json();
+    assert_eq!(body["aggregate_version"], 7);
+    assert_eq!(body["labels"], json!({"region": "eu", "note": "a=b"}));
+    let ended = fake.run(&[&publish[..], &["--label", "region"]].concat());
+    assert!(ended.code == 2 && ended.err.contains("expected NAME=VALUE"), "{}", ended.err);
+}
+
+/// OUT-error-after-commit
+#[test]
+fn a_file_is_published_line_by_line_under_one_key() {
+    let results = json!({"results": [
+        {"id": "evt_1", "repeated": false}, {"id": "evt_2", "repeated": true},
+        {"problem": {"status": 422, "detail": "type: it is missing\u{1b}"}},
+    ]});
+    let fake = Fake::answering(207, &results);
+    let lines = "{ \"n\":1.0 }\n\n{\"idempotency_key\":\"own\"}\nno event\n{}\n";
+    let ended =
+        fake.run_with(&["events", "publish", "--file", "-", "--idempotency-key", "run-7"], lines);
+    assert_eq!(ended.code, 1, "{}", ended.err);
+    let asked = fake.asked();
+    assert_eq!(asked.call, "POST /v1/events");
+    let expected = r#"{"events":[{"idempotency_key":"run-7:1", "n":1.0 },{"idempotency_key":"own"},{"idempotency_key":"run-7:5"}]}"#;
+    assert_eq!(asked.body, expected);
+    insta::assert_snapshot!(
+        "a_file_that_is_published",
+        format!("{}---\n{}", ended.out, ended.err.replace(&fake.named(), ""))
+    );
+    let whole = fake.run_with(
+        &["events", "publish", "--file", "-", "--idempotency-key", "run-7", "--json"],
+        lines,
+    );
+    let told: Value = serde_json::from_str(&whole.out).unwrap();
+    assert_eq!((&told["published"], &told["repeated"]), (&json!(1), &json!(1)));
+    let refused: Vec<_> =
+        told["refused"].as_array().unwrap().iter().map(|r| r["line"].clone()).collect();
+    assert_eq!(refused, [json!(4), json!(5)]);
+}
+
+#[test]
+fn a_long_file_goes_in_requests_that_the_api_takes() {
+    let result = json!({"id": "evt_1", "repeated": false});
+    let fake = Fake::answering(200, &json!({"results": vec![result.clone(); 100]}));
+    let lines = "{\"a\":1}\n".repeat(300);
+    let ended = fake.run_with(&["events", "publish", "--file", "-"], &lines);
+    assert_eq!(
+        (ended.code, ended.out.as_str()),
+        (0, "300 published, 0 published before, 0 refused\n")
+    );
+    assert_eq!(fake.asked.lock().unwrap().len(), 3);
+
+    // Two of these are over 5 MB as the gateway writes them: each quote becomes two bytes.
+    let fake = Fake::answering(200, &json!({"results": [result]}));
+    let line = format!("{{\"a\":[{}1]}}\n", "\"\",".repeat(600_000));
+    let ended = fake.run_with(&["events", "publish", "--file", "-"], &line.repeat(2));
+    assert_eq!((ended.code, ended.err), (0, fake.named()));
+    assert_eq!(fake.asked.lock().unwrap().len(), 2);
+}
+
+/// OUT-error-after-commit
+#[test]
+fn a_file_that_was_cut_off_can_be_sent_again_safely() {
+    let busy = json!({"title": "A store is busy.", "detail": "Nothing is known."});
+    let fake = Fake::answering(503, &busy);
+    let ended = fake.run_with(&["events", "publish", "--file", "-"], "{}\n");
+    assert_eq!(ended.code, 2);
+    let body = fake.asked().json();
+    let key = body["events"][0]["idempotency_key"].as_str().unwrap().strip_suffix(":1").unwrap();
+    let next = format!("--file - --idempotency-key {key}, which publishes nothing twice");
+    assert!(ended.err.contains(&next), "{}", ended.err);
+
+    let busy = json!({"results": [{"problem": {"status": 503, "detail": "Nothing is known."}}]});
+    let fake = Fake::answering(207, &busy);
+    let ended = fake.run_with(&["events", "publish", "--file", "-"], "{}\n");
+    assert_eq!(ended.code, 2);
+    assert!(ended.err.contains("which publishes nothing twice"), "{}", ended.err);
+
+    let fake = Fake::answering(200, &json!({"results": []}));
+    let ended = fake.run_with(&["events", "publish", "--file", "-"], "{}\n");
+    assert!(ended.code == 2 && ended.err.contains("0 results to 1 events"), "{}", ended.err);
+    let ended = fake.run(&["events", "publish", "--file", "/nowhere/at/all"]);
+    assert!(ended.code == 2 && ended.err.contains("cannot be read"), "{}", ended.err);
+}
+
 /// RPL-already-delivered, CLI-wrong-environment
 #[test]
 fn a_redelivery_of_what_was_taken_has_to_be_asked_for() {

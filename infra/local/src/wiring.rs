@@ -91,8 +91,21 @@ pub struct Function {
     pub environment: BTreeMap<String, String>,
     /// The logical id of its role.
     pub role: String,
+    /// `EventInvokeConfig`.
+    pub unattended: Unattended,
     /// What calls it.
     pub events: Vec<EventSource>,
+}
+
+/// What becomes of a call that nobody waits for, if it fails: `EventInvokeConfig`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unattended {
+    /// `MaximumRetryAttempts`.
+    pub retries: Option<u32>,
+    /// `MaximumEventAgeInSeconds`.
+    pub age: Option<Duration>,
+    /// `DestinationConfig.OnFailure`: a queue's ARN.
+    pub on_failure: Option<String>,
 }
 
 /// What calls a function.
@@ -144,6 +157,13 @@ pub enum EventSource {
         lanes: u64,
         /// `FilterCriteria` patterns; one must match. Empty: all records pass.
         filters: Vec<serde_json::Value>,
+    },
+    /// An EventBridge rule.
+    Rule {
+        /// The name of the bus.
+        bus: String,
+        /// `Pattern`.
+        pattern: serde_json::Value,
     },
     /// An EventBridge schedule.
     Schedule {

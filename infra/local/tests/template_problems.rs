@@ -301,3 +301,46 @@ fn a_missing_file_is_told_by_its_path() {
         "{problems}"
     );
 }
+
+#[test]
+fn a_rule_and_what_becomes_of_its_failures_are_as_aws_takes_them() {
+    let template = |config: &str, rule: &str| {
+        format!(
+            "Resources:
+  F:
+    Type: AWS::Serverless::Function
+    Metadata: {{ BuildProperties: {{ Binary: f }} }}
+    Properties:
+      Runtime: provided.al2023
+      EventInvokeConfig: {config}
+      Events:
+        E: {{ Type: EventBridgeRule, Properties: {rule} }}
+"
+        )
+    };
+    let good = "{ Pattern: { source: [a] } }";
+    check(&template("{ MaximumRetryAttempts: 0 }", good), &[]);
+    check(
+        &template("{ MaximumRetryAttempts: 3, MaximumEventAgeInSeconds: 59, Qualifier: x }", good),
+        &[
+            ("7:50", "must be 0 to 2"),
+            ("7:79", "must be 60 to 21600"),
+            ("7:83", "property EventInvokeConfig.Qualifier"),
+        ],
+    );
+    check(
+        &template(
+            "{ DestinationConfig: { OnFailure: { Type: SNS, Destination: x }, OnSuccess: {} } }",
+            good,
+        ),
+        &[
+            ("7:68", "Type must be SQS"),
+            ("7:91", "property EventInvokeConfig.DestinationConfig.OnSuccess"),
+        ],
+    );
+    check(&template("{}", "{ EventBusName: b }"), &[("9:49", "has a Pattern")]);
+    check(
+        &template("{}", "{ Pattern: { source: [a] }, Input: x }"),
+        &[("9:77", "property Events.EventBridgeRule.Input")],
+    );
+}

@@ -212,3 +212,25 @@ fn a_disabled_event_source_is_left_out() {
         if *every == Duration::from_secs(7200) && *input == json!({"a": 1})));
     assert_eq!(source("false").len(), 1);
 }
+
+#[test]
+fn a_rule_of_a_bus_calls_a_function_and_says_what_becomes_of_failures() {
+    let own = own("test");
+    let api = own.functions.iter().find(|function| function.binary == "api").unwrap();
+    let rules: Vec<_> = api
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            EventSource::Rule { bus, pattern } => Some((bus.as_str(), pattern)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rules, [("default", &json!({"source": ["postern/publish"]}))]);
+    assert_eq!(
+        (api.unattended.retries, api.unattended.age),
+        (Some(2), Some(Duration::from_secs(21_600)))
+    );
+    assert!(api.unattended.on_failure.as_ref().unwrap().ends_with(":postern-test-PublishFailures"));
+    let ingress = own.functions.iter().find(|function| function.binary == "ingress").unwrap();
+    assert_eq!(ingress.unattended, local::wiring::Unattended::default());
+}

@@ -1,5 +1,7 @@
 //! Outgoing events, written in the same transaction as the change that caused them.
 
+pub mod rules;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -37,6 +39,11 @@ pub struct OutboxEvent {
     pub traceparent: Option<String>,
     /// What its publisher says about it beside the payload, for endpoints to choose by.
     pub labels: BTreeMap<String, String>,
+}
+
+/// The name of a payload in the bucket: `out/<tenant>/<sha256>`.
+pub fn object_name(tenant: &TenantId, sha256: &Sha256Hash) -> String {
+    format!("out/{tenant}/{sha256}")
 }
 
 /// Where an event's bytes are.

@@ -46,5 +46,6 @@ pub use aws_sdk_dynamodb::Client;
 
 pub use crate::{
     commit::Commits, fanout::DeliveriesTable, inbox::InboxTable, items::outgoing::from_stream,
-    keys::TENANT_SHARDS, outbox::OutboxTable, registry::RegistryTable, state::StateTable,
+    keys::TENANT_SHARDS, outbox::OutboxTable, outbox::in_transaction, registry::RegistryTable,
+    state::StateTable,
 };

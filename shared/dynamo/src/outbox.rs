@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::{Client, types::TransactWriteItem};
 use domain::{
     body::Sha256Hash,
     id::{EndpointId, EventId, TenantId},
@@ -16,7 +16,7 @@ use crate::{
     item::{Item, Reader, Writer, b, ms, n, s, seconds},
     items::outgoing::{self, DONE, NEW},
     keys,
-    table::{Range, Table, Write},
+    table::{self, Range, Table, Write},
 };
 
 /// The table of outgoing events.
@@ -32,6 +32,15 @@ pub struct OutboxTable {
     pub retention: Duration,
     /// The name of the state's table, where the idempotency keys stand; `None` for a function that never publishes with one.
     pub requests: Option<String>,
+}
+
+/// The action that puts an event into the table `name`, for somebody else's transaction: its condition is that the event
+/// is not there yet. `shards` as in [`OutboxTable::shards`].
+///
+/// # Errors
+/// [`StoreError::Refused`], should the SDK not take it.
+pub fn in_transaction(event: &OutboxEvent, name: &str, shards: u16) -> Stored<TransactWriteItem> {
+    table::putting(name, outgoing::write(event, shards), &Expression::absent())
 }
 
 /// How much longer than a published event its idempotency key stays: an event lives from when it is relayed, a key from

@@ -304,13 +304,7 @@ impl Table<'_> {
 
     /// An action of a transaction: a put.
     pub(crate) fn putting(self, item: Item, only: &Expression) -> Stored<TransactWriteItem> {
-        let put = Put::builder()
-            .table_name(self.name)
-            .set_item(Some(item))
-            .set_condition_expression(only.condition())
-            .set_expression_attribute_names(only.names())
-            .set_expression_attribute_values(only.values());
-        Ok(TransactWriteItem::builder().put(put.build().map_err(unbuilt)?).build())
+        putting(self.name, item, only)
     }
 
     /// An action of a transaction: a change.
@@ -357,6 +351,17 @@ pub(crate) enum Transacted {
     Done,
     /// None of it happened, and why: one reason for each action, in order.
     Cancelled(Vec<Reason>),
+}
+
+/// An action of a transaction: an item of this table, put where the condition holds.
+pub(crate) fn putting(table: &str, item: Item, only: &Expression) -> Stored<TransactWriteItem> {
+    let put = Put::builder()
+        .table_name(table)
+        .set_item(Some(item))
+        .set_condition_expression(only.condition())
+        .set_expression_attribute_names(only.names())
+        .set_expression_attribute_values(only.values());
+    Ok(TransactWriteItem::builder().put(put.build().map_err(unbuilt)?).build())
 }
 
 /// Writes all or nothing. Without a `token`, the SDK makes one, which is the same for all its own tries.

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use jiff::Timestamp;
 use signing::{Identity, Request, Scheme, Verified};
 
-use crate::{content::ENCODING, element::Child, encoding, leaving::trace_parts};
+use crate::{content::ENCODING, element::Child, encoding};
 
 /// Headers that are kept with an event. Everything else may hold secrets or personal data, and is dropped here.
 const KEPT: [&str; 6] = [
@@ -144,7 +144,7 @@ fn kept(headers: &HeaderMap) -> BTreeMap<String, String> {
 /// The trace context of a request (W3C, version 00), or nothing: what else a stranger sends there is not passed on.
 pub fn traceparent(headers: &HeaderMap) -> Option<String> {
     let text = single(headers, "traceparent")?;
-    trace_parts(text).map(|_| text.to_owned())
+    domain::outbox::rules::is_trace(text).then(|| text.to_owned())
 }
 
 /// The value of a header that came once and is printable.

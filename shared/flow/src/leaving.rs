@@ -15,7 +15,6 @@ use jiff::Timestamp;
 use signing::{EndpointSecret, sign};
 
 pub use self::content::{Content, needs_payload};
-pub(crate) use self::trace::parts as trace_parts;
 
 /// The number of the attempt, from 1. For people who read the receiver's logs.
 pub const ATTEMPT_HEADER: &str = "webhook-attempt";

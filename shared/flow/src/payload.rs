@@ -5,9 +5,9 @@
 
 use std::io::{self, Read as _};
 
+pub use domain::outbox::object_name as name;
 use domain::{
     body::Sha256Hash,
-    id::TenantId,
     outbox::{OutboxEvent, Payload},
     ports::{Bodies, Stored},
 };
@@ -35,11 +35,6 @@ impl std::fmt::Debug for Opened {
             Self::Corrupt => f.write_str("Corrupt"),
         }
     }
-}
-
-/// The name of a payload in the bucket: `out/<tenant>/<sha256>`.
-pub fn name(tenant: &TenantId, hash: &Sha256Hash) -> String {
-    format!("out/{tenant}/{hash}")
 }
 
 /// A payload as it stands in the bucket.

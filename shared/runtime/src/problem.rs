@@ -62,6 +62,12 @@ impl Problem {
     }
 }
 
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.title, self.detail.as_deref().unwrap_or_default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::StatusCode;

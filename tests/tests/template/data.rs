@@ -34,6 +34,7 @@ const DEPLOYED: &[(&str, &str)] = &[
     ("InboundDlq", ""),
     ("InboxTable", "pk S HASH, sk S RANGE"),
     ("OutboxTable", "pk S HASH, sk S RANGE"),
+    ("PublishFailures", ""),
     ("RegistryTable", "pk S HASH, sk S RANGE"),
     ("SecretsKey", ""),
     ("StateTable", "pk S HASH, sk S RANGE"),
@@ -193,13 +194,18 @@ pub(crate) fn encrypted(stack: &Stack) -> Vec<String> {
                 && statement["Condition"] == json!({ "Bool": { "aws:SecureTransport": "false" } })
         })
     };
-    let queues = stack.resource("QueuesTlsOnly");
     for (id, queue) in stack.resources("AWS::SQS::Queue") {
         if queue["Properties"]["SqsManagedSseEnabled"] != true {
             found.push(format!("{id} is not encrypted"));
         }
-        let named = queues["Properties"]["Queues"].as_array().into_iter().flatten();
-        if !tls_only(queues) || !named.into_iter().any(|queue| *queue == json!({ "Ref": id })) {
+        let names_it = |policy: &Value| {
+            let named = policy["Properties"]["Queues"].as_array();
+            named.into_iter().flatten().any(|queue| *queue == json!({ "Ref": id }))
+        };
+        // A second policy would replace the first.
+        let policies = stack.resources("AWS::SQS::QueuePolicy").map(|(_, policy)| policy);
+        let policies: Vec<_> = policies.filter(|policy| names_it(policy)).collect();
+        if !matches!(policies.as_slice(), [policy] if tls_only(policy)) {
             found.push(format!("{id} is reached without TLS"));
         }
     }

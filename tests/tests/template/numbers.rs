@@ -37,7 +37,7 @@ const MADE: &[(&str, &str, &str)] = &[
     (
         "OWN_QUEUES",
         "Fn::Sub",
-        "${InboundQueue.QueueName},${InboundDlq.QueueName},${WakeQueue.QueueName},${WakeDlq.QueueName},${StreamFailures.QueueName},${ScheduleDlq.QueueName}",
+        "${InboundQueue.QueueName},${InboundDlq.QueueName},${WakeQueue.QueueName},${WakeDlq.QueueName},${StreamFailures.QueueName},${PublishFailures.QueueName},${ScheduleDlq.QueueName}",
     ),
     ("SECRETS_KEY_ARN", "Fn::GetAtt", "SecretsKey.Arn"),
     ("SECRET_PREFIX", "Fn::Sub", "${SecretPrefix}/${EnvName}"),

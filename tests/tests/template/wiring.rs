@@ -109,6 +109,37 @@ pub(crate) fn stream(stack: &Stack) -> Vec<String> {
     found
 }
 
+/// What an event of the bus that cannot be published comes to: a few tries, then a queue that is looked at, whoever gives
+/// it up.
+pub(crate) fn published(stack: &Stack) -> Vec<String> {
+    let mut found = Vec::new();
+    for (id, function, rule) in stack.sources("EventBridgeRule") {
+        let config = &function["EventInvokeConfig"];
+        let target = &config["DestinationConfig"]["OnFailure"];
+        let queue = json!({ "Fn::GetAtt": "PublishFailures.Arn" });
+        if *target != json!({ "Type": "SQS", "Destination": queue }) {
+            found.push(format!("{id} loses what its tries do not publish"));
+        }
+        if rule["DeadLetterConfig"] != json!({ "Arn": queue }) {
+            found.push(format!("{id} loses what Lambda does not take"));
+        }
+        if !config["MaximumRetryAttempts"].is_u64() || !rule["RetryPolicy"].is_object() {
+            found.push(format!("{id} does not say how often an event is tried"));
+        }
+        let policy = &stack.resource("PublishFailuresPolicy")["Properties"]["PolicyDocument"];
+        let may = policy["Statement"].as_array().into_iter().flatten().any(|statement| {
+            statement["Effect"] == "Allow"
+                && statement["Principal"] == json!({ "Service": "events.amazonaws.com" })
+                && statement["Action"] == "sqs:SendMessage"
+                && statement["Condition"].pointer("/ArnLike/aws:SourceArn").is_some()
+        });
+        if !may {
+            found.push(format!("the rule of {id} may not give anything up"));
+        }
+    }
+    found
+}
+
 /// Every API has the stage that adds nothing to the path.
 pub(crate) fn stages(stack: &Stack) -> Vec<String> {
     let named = stack

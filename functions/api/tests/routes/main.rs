@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 mod audit;
+mod bus;
 mod changes;
 mod deliveries;
 mod deployment;
@@ -16,6 +17,7 @@ mod outgoing;
 mod outside;
 mod pause;
 mod polling;
+mod publish;
 mod received;
 mod redeliveries;
 mod replays;

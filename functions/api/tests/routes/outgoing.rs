@@ -117,7 +117,7 @@ async fn a_repeated_publish_gives_the_first_event_also_when_its_answer_was_lost(
     let postern = Deployment::new();
     postern.0.outbox.chaos.on("outbox.publish", When::After, Fault::Unavailable);
     let answer = postern.publish(&event(), "k1").await;
-    assert!(answer.problem(503, "unavailable").contains("Idempotency-Key"));
+    assert!(answer.problem(503, "unavailable").contains("idempotency key"));
     assert_eq!(answer.header("retry-after"), "2");
     postern.0.outbox.chaos.heal();
     let [first] = postern.published().try_into().unwrap();
@@ -166,7 +166,7 @@ async fn everything_that_is_wrong_with_an_event_is_told_at_once() {
     });
     let answer = postern.publish(&wrong, &"k".repeat(257)).await;
     let detail = answer.problem(422, "invalid-request");
-    let fields = ["type", "aggregate_id", "schema_version", "payload", "Idempotency-Key", "tenant"];
+    let fields = ["Idempotency-Key", "tenant", "payload", "type", "schema_version", "aggregate_id"];
     assert_eq!(answer.fields(), fields);
     assert!(detail.contains("40002 bytes, and this deployment takes 40000"), "{detail}");
     assert!(!answer.text.contains("xxx"), "a payload stands in the answer");
@@ -174,10 +174,9 @@ async fn everything_that_is_wrong_with_an_event_is_told_at_once() {
     let mut unknown = event();
     unknown["event_type"] = json!("x");
     let detail = postern.post(PATH, &unknown).await.problem(422, "invalid-request");
-    assert!(detail.contains("unknown field `event_type`"), "{detail}");
-    let detail =
-        postern.post(PATH, &json!({"tenant": "acme"})).await.problem(422, "invalid-request");
-    assert!(detail.contains("missing field `type`"), "{detail}");
+    assert!(detail.contains("event_type: no such member; there are tenant, type, "), "{detail}");
+    let little = postern.post(PATH, &json!({"tenant": "acme"})).await;
+    assert_eq!(little.fields(), ["type", "aggregate_id", "payload"]);
     for key in ["", " "] {
         let answer = postern.publish(&event(), key).await;
         assert_eq!(answer.fields(), ["Idempotency-Key"]);

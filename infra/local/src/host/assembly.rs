@@ -19,6 +19,7 @@ use crate::{
         function::Spec,
         gateway::{route::Route, server::Gateway},
         pool::Pool,
+        rule::{Limits, Rule},
         runtime_api::Runtime,
         schedule::Schedule,
         source::{
@@ -129,6 +130,11 @@ impl Assembly<'_> {
                             places.push((arn.clone(), source.place.clone()));
                             running.spawn(source.run(kept, stop.clone()));
                         }
+                    }
+                    EventSource::Rule { bus, pattern } => {
+                        let events = self.services.buses.listen(bus);
+                        let rule = self.rule(function, pool, pattern)?;
+                        running.spawn(rule.run(events, stop.clone()));
                     }
                     EventSource::Schedule { name, every, input } => {
                         let every = self.options.every.unwrap_or(*every);
@@ -247,6 +253,31 @@ impl Assembly<'_> {
         Checkpoint::file(self.folder.streams().join(name))
     }
 
+    fn rule(
+        &self,
+        function: &Function,
+        pool: &Pool,
+        pattern: &serde_json::Value,
+    ) -> Result<Rule<Pool>, HostError> {
+        let pattern = Pattern::parse(pattern).map_err(|source| HostError::Filter {
+            function: function.logical_id.clone(),
+            source,
+        })?;
+        let (unattended, default) = (&function.unattended, Limits::default());
+        Ok(Rule {
+            pattern,
+            region: self.wiring.region.clone(),
+            limits: Limits {
+                retries: unattended.retries.unwrap_or(default.retries),
+                age: unattended.age.unwrap_or(default.age),
+                on_failure: unattended.on_failure.clone(),
+            },
+            arn: pool.spec().arn.clone(),
+            queues: self.services.queues.acting_for(&function.binary),
+            function: pool.clone(),
+        })
+    }
+
     pub(super) fn control(&self, token: Token, streams: Places) -> Control {
         let mut schedules: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
         let mut consumed = Vec::new();
@@ -260,7 +291,9 @@ impl Assembly<'_> {
                             .push(input.to_string().into());
                     }
                     EventSource::Queue { arn, .. } => consumed.push(arn.clone()),
-                    EventSource::Http { .. } | EventSource::Stream { .. } => {}
+                    EventSource::Http { .. }
+                    | EventSource::Stream { .. }
+                    | EventSource::Rule { .. } => {}
                 }
             }
         }

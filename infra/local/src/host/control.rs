@@ -157,6 +157,8 @@ async fn idle(State(control): Shared) -> Response {
     }
     // what a move still has to send is in no queue with a consumer
     idle &= !control.services.queues.is_moving().unwrap_or(true);
+    // and an event that waits for the next try of its function is with no function
+    idle &= control.services.buses.under_way() == 0;
     let mut streams = Map::new();
     for (arn, place) in &control.streams {
         let read = control.services.streams.read(arn, place.done().as_ref(), 1).await;

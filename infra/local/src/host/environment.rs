@@ -64,6 +64,7 @@ mod tests {
             memory_mb: 512,
             reserved_concurrency: None,
             environment: BTreeMap::from([("INBOX_TABLE".into(), "inbox".into())]),
+            unattended: crate::wiring::Unattended::default(),
             role: "IngressRole".into(),
             events: vec![],
         };

@@ -1,4 +1,4 @@
-//! EventBridge: events put on buses are kept for whoever asks; no rule carries them on.
+//! EventBridge: events put on buses are carried to the rules of the template, and kept for whoever asks.
 //!
 //! As on AWS, a bus that does not exist takes events, answers with an id, and drops them; so does any bus with one whose
 //! detail type is too long. What was dropped can be asked for here, and there nowhere.
@@ -7,11 +7,15 @@ use std::{
     collections::{BTreeSet, VecDeque},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{
     answer::{AwsError, fresh_id, text},
@@ -53,10 +57,26 @@ pub struct Put {
     pub dropped: Option<&'static str>,
 }
 
+/// An event on its way to a rule. It is under way until this is dropped.
+#[derive(Debug)]
+pub struct Carried {
+    /// The event.
+    pub put: Put,
+    under_way: Arc<AtomicUsize>,
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Held {
     made: BTreeSet<String>,
     events: VecDeque<Put>,
+    /// Who listens, and at which bus.
+    rules: Vec<(String, UnboundedSender<Carried>)>,
 }
 
 /// All buses of the account.
@@ -68,6 +88,7 @@ pub struct Buses {
     /// The names of those that are not in the template.
     file: PathBuf,
     held: Arc<Mutex<Held>>,
+    under_way: Arc<AtomicUsize>,
 }
 
 impl Buses {
@@ -88,6 +109,7 @@ impl Buses {
             clock,
             file: file.to_owned(),
             held: Arc::new(Mutex::new(Held { made, ..Held::default() })),
+            under_way: Arc::default(),
         })
     }
 
@@ -104,6 +126,28 @@ impl Buses {
     /// Forgets all events.
     pub fn clear(&self) {
         self.locked().events.clear();
+    }
+
+    /// All events that are put on a bus from now on. Unlike EventBridge's, they are lost with the host.
+    #[must_use]
+    pub fn listen(&self, bus: &str) -> UnboundedReceiver<Carried> {
+        let (rule, events) = unbounded_channel();
+        self.locked().rules.push((bus.to_owned(), rule));
+        events
+    }
+
+    /// How many events are on their way to a rule, or with its function.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.under_way.load(Ordering::SeqCst)
+    }
+
+    fn carry(&self, held: &Held, put: &Put) {
+        for (_, rule) in held.rules.iter().filter(|(bus, _)| *bus == put.bus) {
+            self.under_way.fetch_add(1, Ordering::SeqCst);
+            // A rule that is gone gives it back, and so it ends.
+            let _ = rule.send(Carried { put: put.clone(), under_way: Arc::clone(&self.under_way) });
+        }
     }
 
     fn arn(&self, name: &str) -> String {
@@ -236,7 +280,7 @@ impl Buses {
             (true, true) => None,
         };
         let id = fresh_id();
-        held.events.push_back(Put {
+        let put = Put {
             bus,
             id: id.clone(),
             source: source.to_owned(),
@@ -245,7 +289,11 @@ impl Buses {
             resources: entry.get("Resources").cloned().unwrap_or_else(|| json!([])),
             time: entry.get("Time").cloned().unwrap_or_else(now),
             dropped,
-        });
+        };
+        if dropped.is_none() {
+            self.carry(&held, &put);
+        }
+        held.events.push_back(put);
         if held.events.len() > KEPT {
             held.events.pop_front();
         }

@@ -25,7 +25,7 @@ mod tables;
 use std::path::PathBuf;
 
 use axum::Router;
-pub use buses::{Buses, Put};
+pub use buses::{Buses, Carried, Put};
 pub use clock::Clock;
 pub use faults::{Faults, Kind, Rule, When};
 pub use front::Service;

@@ -83,6 +83,10 @@ const PROPERTIES: &[(&str, &str)] = &[
     ("AWS::Serverless::Function", "Events.SQS.MetricsConfig"),
     ("AWS::Serverless::Function", "Events.DynamoDB.MetricsConfig"),
     ("AWS::Serverless::Function", "Events.HttpApi.RouteSettings"),
+    // a rule whose function cannot be called at all: here it always can
+    ("AWS::Serverless::Function", "Events.EventBridgeRule.DeadLetterConfig"),
+    ("AWS::Serverless::Function", "Events.EventBridgeRule.RetryPolicy"),
+    ("AWS::Serverless::Function", "Events.EventBridgeRule.RuleName"),
     // a schedule that failed: the next one repeats it
     ("AWS::Serverless::Function", "Events.ScheduleV2.DeadLetterConfig"),
     ("AWS::Serverless::Function", "Events.ScheduleV2.Description"),

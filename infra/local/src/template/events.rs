@@ -30,10 +30,11 @@ pub(super) fn read(fields: &Fields<'_>, resolver: &Resolver<'_>) -> Vec<EventSou
             "SQS" => queue(&inner),
             "DynamoDB" => stream(&inner, resolver),
             "ScheduleV2" => schedule(name, &inner, resolver),
+            "EventBridgeRule" => rule(&inner),
             other => {
                 resolver.problems.push(
                     *at,
-                    format!("event type {other:?} is not known to the local host; use HttpApi, SQS, DynamoDB or ScheduleV2"),
+                    format!("event type {other:?} is not known to the local host; use HttpApi, SQS, DynamoDB, ScheduleV2 or EventBridgeRule"),
                 );
                 continue;
             }
@@ -197,6 +198,17 @@ fn on_failure(fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option<String> {
         );
     }
     Some(arn)
+}
+
+fn rule(fields: &Fields<'_>) -> Option<EventSource> {
+    let bus = fields.text("EventBusName").unwrap_or_else(|| "default".to_owned());
+    let enabled = fields.text("State").is_none_or(|state| state == "ENABLED");
+    let Some(pattern) = fields.take("Pattern") else {
+        fields.problem("an EventBridgeRule has a Pattern: which events call the function");
+        return None;
+    };
+    let bus = bus.rsplit('/').next().unwrap_or_default().to_owned();
+    enabled.then(|| EventSource::Rule { bus, pattern: pattern.json() })
 }
 
 fn schedule(event: &str, fields: &Fields<'_>, resolver: &Resolver<'_>) -> Option<EventSource> {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{events, fields::Fields, names::Known, node::Node, resolve::Resolver};
-use crate::wiring::{Function, HttpApi};
+use crate::wiring::{Function, HttpApi, Unattended};
 
 /// `Metadata.BuildProperties.Binary`.
 pub(super) fn binary(metadata: Option<&Node>) -> Option<String> {
@@ -38,6 +38,7 @@ pub(super) fn function(
         reserved_concurrency: reserved,
         environment: environment(fields),
         role: role(logical_id, fields, resolver),
+        unattended: unattended(fields),
         events: events::read(fields, resolver),
     }
 }
@@ -59,6 +60,35 @@ fn environment(fields: &Fields<'_>) -> BTreeMap<String, String> {
     }
     section.finish();
     variables
+}
+
+/// `EventInvokeConfig`.
+fn unattended(fields: &Fields<'_>) -> Unattended {
+    let Some(section) = fields.inside("EventInvokeConfig") else { return Unattended::default() };
+    let retries = section.number("MaximumRetryAttempts");
+    if retries.is_some_and(|retries| retries > 2) {
+        section.problem_with("MaximumRetryAttempts", "MaximumRetryAttempts must be 0 to 2");
+    }
+    let age = section.number("MaximumEventAgeInSeconds");
+    if age.is_some_and(|age| !(60..=21_600).contains(&age)) {
+        section.problem_with(
+            "MaximumEventAgeInSeconds",
+            "MaximumEventAgeInSeconds must be 60 to 21600",
+        );
+    }
+    let on_failure = section.inside("DestinationConfig").and_then(|destinations| {
+        let on_failure = destinations.inside("OnFailure").and_then(|target| {
+            target.only("Type", "SQS");
+            let arn = target.required("Destination");
+            target.finish();
+            arn
+        });
+        destinations.finish();
+        on_failure
+    });
+    section.finish();
+    let retries = retries.and_then(|retries| u32::try_from(retries).ok());
+    Unattended { retries, age: age.map(Duration::from_secs), on_failure }
 }
 
 /// The logical id of the role: the one named by ARN, else the one that SAM makes.

@@ -1,25 +1,10 @@
 //! W3C trace context, version 00.
 
-use domain::body::Sha256Hash;
-
-/// Trace id, span id and flags of a `traceparent`, if it is one.
-pub(crate) fn parts(text: &str) -> Option<(&str, &str, &str)> {
-    let is_hex = |part: &str, length: usize| {
-        part.len() == length
-            && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-    };
-    let is_id =
-        |part: &str, length: usize| is_hex(part, length) && part.bytes().any(|byte| byte != b'0');
-    let mut parts = text.split('-');
-    let (version, trace, span, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let is_one = version == "00" && is_id(trace, 32) && is_id(span, 16) && is_hex(flags, 2);
-    (is_one && parts.next().is_none()).then_some((trace, span, flags))
-}
+use domain::{body::Sha256Hash, outbox::rules::trace_parts};
 
 /// A span below this one. Its id is made of `what` alone, so that whoever knows the attempt can find the span.
 pub(super) fn child(parent: &str, what: &str) -> Option<String> {
-    let (trace, parent, flags) = parts(parent)?;
+    let (trace, parent, flags) = trace_parts(parent)?;
     let hash = Sha256Hash::of(format!("{trace} {parent} {what}").as_bytes()).to_string();
     let span = hash.get(..16)?;
     Some(format!("00-{trace}-{span}-{flags}"))

@@ -17,11 +17,11 @@ pub mod verdict;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The wait before try number `tries` + 1.
-fn backoff(tries: u32) -> Duration {
+pub(super) fn backoff(tries: u32) -> Duration {
     BACKOFF.0.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(BACKOFF.1)
 }
 
 /// Returns once the host stops; a host that is gone has stopped too.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
