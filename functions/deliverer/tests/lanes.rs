@@ -1,7 +1,7 @@
 //! Lanes over hours and days, in a time that passes only when everybody waits: whose turn it is, how fast, who hears of
 //! what, and what a receiver sees that comes back from an outage.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 mod lanes {
     mod clock;

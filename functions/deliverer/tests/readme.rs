@@ -61,7 +61,8 @@ fn attempts(jitter: f64) -> Vec<Duration> {
         let number = u32::try_from(begins.len()).unwrap();
         match delivery::after(&schedule, number, &broken, deadline, now, jitter) {
             Next::RetryAt(then) => {
-                begins.push(Duration::try_from(then.duration_since(at(Duration::ZERO))).unwrap())
+                let since = then.duration_since(at(Duration::ZERO));
+                begins.push(Duration::try_from(since).unwrap());
             }
             Next::Dead => return begins,
             other => panic!("{other:?}"),
@@ -72,12 +73,11 @@ fn attempts(jitter: f64) -> Vec<Duration> {
 fn schedule_table() -> String {
     let mut table = "| attempt | after the one before: at most | on average | since the first: at most | on average |\n|---|---|---|---|---|\n| 1 | | | 0 s | 0 s |\n".to_owned();
     let (longest, average) = (attempts(1.0), attempts(0.5));
-    for (n, pair) in longest.windows(2).enumerate() {
-        let before = &average[n..n + 2];
-        let most = spelled(pair[1] - pair[0]);
-        let mean = spelled(before[1] - before[0]);
-        let (most_since, mean_since) = (spelled(pair[1]), spelled(before[1]));
-        writeln!(table, "| {} | {most} | {mean} | {most_since} | {mean_since} |", n + 2).unwrap();
+    for (n, pair) in longest.windows(2).zip(average.windows(2)).enumerate() {
+        let ([before, most], [mean_before, mean]) = pair else { continue };
+        let (after, mean_after) = (spelled(*most - *before), spelled(*mean - *mean_before));
+        let (most, mean) = (spelled(*most), spelled(*mean));
+        writeln!(table, "| {} | {after} | {mean_after} | {most} | {mean} |", n + 2).unwrap();
     }
     let (fewest, usual) = (longest.len(), average.len());
     writeln!(table, "\nWith waits as long as they can be there are {fewest} attempts, with average ones {usual}.").unwrap();

@@ -4,14 +4,15 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use domain::{
     delivery::{Cause, Outcome, State},
-    endpoint::Endpoint,
+    endpoint::{Endpoint, Stop, Stopped},
+    ports::Fanout as _,
 };
 use futures_util::join;
 use testkit::chaos::{Fault, When};
 
 use super::{
-    clock::{run, sleep},
-    world::{HOUR, OK, World, endpoint, most_in_a_second},
+    clock::{at, now, run, sleep},
+    world::{HOUR, OK, World, endpoint, lane, most_in_a_second},
 };
 
 const UP: i64 = HOUR;
@@ -47,6 +48,27 @@ fn a_receiver_that_comes_back_sees_a_ramp_and_never_more_than_its_concurrency() 
         assert!(after[1] - after[0] >= 50, "the second came before the first had ended");
         let took = after.last().unwrap() - after.first().unwrap();
         assert!(took < 600_000, "{took} ms for the backlog");
+    });
+}
+
+/// A person pauses the endpoint for a deploy. What waited begins with one when it is resumed.
+#[test]
+fn an_endpoint_that_is_resumed_sees_a_ramp() {
+    run(async {
+        let (how, reason) = (Stop::Paused, "a deploy".to_owned());
+        let stopped = Some(Stopped { since: at(0), how, reason });
+        let world = World::new(Endpoint { stopped, ..endpoint() }, 50, |_, _| OK);
+        world.add_all(0..100, 0).await;
+        let resumed = async {
+            sleep(Duration::from_secs(100)).await;
+            world.change(|endpoint| endpoint.stopped = None);
+            world.store.wake(&lane(0), now()).await.unwrap();
+        };
+        join!(world.host(0, 2_000_000), resumed);
+        assert!(world.all(State::Succeeded), "{:?}", world.states());
+        let began: Vec<i64> = world.began().iter().map(|turn| turn.0).collect();
+        assert!(began[0] >= 100_000 && began[1] >= began[0] + 50, "{:?}", &began[..9]);
+        assert_eq!(world.receiver.most.load(Ordering::SeqCst), 5);
     });
 }
 
