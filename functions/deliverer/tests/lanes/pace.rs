@@ -36,7 +36,7 @@ fn no_more_begin_in_a_second_than_the_rate_says() {
 fn a_new_holder_cannot_burst() {
     run(async {
         let slow = Endpoint { rate: Some(2), ..endpoint() };
-        let world = World::new(slow, 10, |_, _| OK).passing(Duration::from_millis(50));
+        let world = World::new(slow, 10, |_, _| OK).passing(Duration::from_millis(5));
         world.add_all(0..40, 0).await;
         world.host(0, 60).await;
         assert!(world.all(State::Succeeded), "{:?}", world.states());
