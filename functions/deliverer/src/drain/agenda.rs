@@ -45,6 +45,7 @@ pub(super) struct Agenda {
 }
 
 /// What begins next.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made, and never kept")]
 #[derive(Debug)]
 pub(super) enum Begin {
     /// This one.

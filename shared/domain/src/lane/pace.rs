@@ -82,6 +82,8 @@ mod tests {
         check(10, 1, 15, 100, 11);
         let (total, most) = run(200, 1, 15);
         assert!(total >= 1990 && most <= 206, "{total} {most}");
+        // After a time without any, there is no burst to make up for it.
+        assert_eq!(Pace::new(10, 1).after(Some(at(0)), at(10_000)), at(10_080));
         // A timer that is far too late is not made up for.
         assert!(run(10, 1, 500).1 <= 11);
     }

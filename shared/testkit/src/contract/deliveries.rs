@@ -2,18 +2,21 @@
 
 use domain::{
     delivery::{Cause, Delivery, MAX_LOG, NewDelivery, Next, State},
-    endpoint::{Disabled, Health, Notice, What},
-    id::{EndpointId, EventId},
+    id::EventId,
     inbox::Noted,
     lane::{Kind, Left, Pointer, Release, Take},
     ports::{Deliveries as _, Due, Fanout as _, Lanes as _, StoreError},
 };
 use futures_util::future::join_all;
-use uuid::Uuid;
 
 use super::{
     Kept, Tables,
     given::{DAY, at, delivery, event_id, lane, tried},
+    health::{health_is_as_it_was_noted, of_two_who_note_health_the_second_looks_again},
+    pointers::{
+        pointers_are_put_and_deleted_any_number_of_times, pointers_come_in_order_up_to_now,
+        pointers_of_retries_stand_apart, the_first_pointer_says_when_the_lane_is_due_next,
+    },
     rules,
 };
 
@@ -45,7 +48,11 @@ pub async fn deliveries<T: Tables>(fresh: impl AsyncFn() -> T) {
     );
 }
 
-async fn put(on: &impl Tables, event: EventId, seconds: i64) -> Result<Delivery, StoreError> {
+pub(super) async fn put(
+    on: &impl Tables,
+    event: EventId,
+    seconds: i64,
+) -> Result<Delivery, StoreError> {
     let new = delivery(event, seconds);
     on.lanes().put(&new).await?;
     Ok(new.delivery)
@@ -58,7 +65,7 @@ async fn read(on: &impl Tables, event: EventId) -> Result<Option<Delivery>, Stor
 }
 
 /// Of both kinds, the fresh ones first.
-async fn due(on: &impl Tables, seconds: i64) -> Result<Vec<Pointer>, StoreError> {
+pub(super) async fn due(on: &impl Tables, seconds: i64) -> Result<Vec<Pointer>, StoreError> {
     let mut both = Vec::new();
     for kind in Kind::ALL {
         both.extend(on.lanes().due(&lane(0), kind, Due::by(at(seconds)), 100).await?);
@@ -66,11 +73,11 @@ async fn due(on: &impl Tables, seconds: i64) -> Result<Vec<Pointer>, StoreError>
     Ok(both)
 }
 
-fn pointer(event: EventId, seconds: i64) -> Pointer {
+pub(super) fn pointer(event: EventId, seconds: i64) -> Pointer {
     Pointer { kind: Kind::Fresh, due_at: at(seconds), event }
 }
 
-fn retry(event: EventId, seconds: i64) -> Pointer {
+pub(super) fn retry(event: EventId, seconds: i64) -> Pointer {
     Pointer { kind: Kind::Retry, ..pointer(event, seconds) }
 }
 
@@ -129,61 +136,6 @@ async fn putting_a_delivery_again_repairs_its_pointer(on: &impl Tables) -> Kept 
     Ok(())
 }
 
-async fn pointers_come_in_order_up_to_now(on: &impl Tables) -> Kept {
-    let mut pointers: Vec<_> = (0..40_u32)
-        .map(|n| pointer(event_id(0, n), 100 + i64::from((n * 17) % 40)))
-        // Two of one moment.
-        .chain([pointer(event_id(0, 40), 100), pointer(event_id(0, 41), 119)])
-        .collect();
-    for pointer in &pointers {
-        on.lanes().point(&lane(0), pointer).await?;
-    }
-    on.lanes().point(&lane(1), &pointer(event_id(0, 99), 100)).await?;
-    pointers.sort();
-    let until_now: Vec<_> = pointers.iter().filter(|p| p.due_at <= at(119)).cloned().collect();
-    assert_eq!(due(on, 119).await?, until_now);
-    let fresh = async |due, limit| on.lanes().due(&lane(0), Kind::Fresh, due, limit).await;
-    let first = fresh(Due::by(at(119)), 7).await?;
-    assert_eq!(first, until_now.iter().take(7).cloned().collect::<Vec<_>>());
-    assert!(due(on, 99).await?.is_empty());
-    // A millisecond decides.
-    let millisecond = std::time::Duration::from_millis(1);
-    assert!(fresh(Due::by(at(100) - millisecond), 100).await?.is_empty());
-    // Both ends belong to a range.
-    let between = |from, to| pointers.iter().filter(move |p| (from..=to).contains(&p.due_at));
-    for (from, until) in [(at(105), at(119)), (at(100), at(100)), (at(90), at(101))] {
-        let expected: Vec<_> = between(from, until).cloned().collect();
-        assert_eq!(fresh(Due { from: Some(from), until }, 100).await?, expected);
-    }
-    let late = Due { from: Some(at(105) + millisecond), until: at(119) };
-    assert_eq!(fresh(late, 100).await?, between(at(106), at(119)).cloned().collect::<Vec<_>>());
-    let never = Due { from: Some(at(119)), until: at(105) };
-    assert!(never.is_empty() && fresh(never, 100).await?.is_empty());
-    Ok(())
-}
-
-async fn pointers_of_retries_stand_apart(on: &impl Tables) -> Kept {
-    let lanes = on.lanes();
-    for n in 0..3 {
-        lanes.point(&lane(0), &pointer(event_id(0, n), 10)).await?;
-        lanes.point(&lane(0), &retry(event_id(0, n), 5)).await?;
-    }
-    for (kind, second) in [(Kind::Fresh, 10), (Kind::Retry, 5)] {
-        assert_eq!(lanes.next_due(&lane(0), kind).await?, Some(at(second)));
-        let found = lanes.due(&lane(0), kind, Due::by(at(10)), 100).await?;
-        assert_eq!(found.len(), 3);
-        assert!(found.iter().all(|p| (p.kind, p.due_at) == (kind, at(second))), "{found:?}");
-        let just_before = at(second) - std::time::Duration::from_millis(1);
-        assert!(lanes.due(&lane(0), kind, Due::by(just_before), 100).await?.is_empty());
-    }
-    for n in 0..3 {
-        lanes.unpoint(&lane(0), &pointer(event_id(0, n), 10)).await?;
-    }
-    assert_eq!(lanes.next_due(&lane(0), Kind::Fresh).await?, None);
-    assert_eq!(lanes.next_due(&lane(0), Kind::Retry).await?, Some(at(5)));
-    Ok(())
-}
-
 async fn deliveries_are_listed_by_their_events_time(on: &impl Tables) -> Kept {
     let lanes = on.lanes();
     let all = async |after, limit| lanes.list(&lane(0), after, limit).await;
@@ -211,33 +163,6 @@ async fn deliveries_are_listed_by_their_events_time(on: &impl Tables) -> Kept {
     // After one that is not there.
     let found = all(Some(event_id(4, 0)), 1).await?;
     assert_eq!(found.first().map(|delivery| delivery.event), Some(event_id(5, 0)));
-    Ok(())
-}
-
-async fn the_first_pointer_says_when_the_lane_is_due_next(on: &impl Tables) -> Kept {
-    let next = async || on.lanes().next_due(&lane(0), Kind::Fresh).await;
-    assert_eq!(next().await?, None);
-    // The lane's own item and its deliveries stand beside the pointers.
-    on.lanes().wake(&lane(0), at(0)).await?;
-    on.lanes().point(&lane(0), &pointer(event_id(0, 1), 900)).await?;
-    put(on, event_id(0, 2), 300).await?;
-    assert_eq!(next().await?, Some(at(300)));
-    on.lanes().unpoint(&lane(0), &pointer(event_id(0, 2), 300)).await?;
-    assert_eq!(next().await?, Some(at(900)));
-    Ok(())
-}
-
-async fn pointers_are_put_and_deleted_any_number_of_times(on: &impl Tables) -> Kept {
-    let (event, lanes) = (event_id(0, 1), on.lanes());
-    for _ in 0..2 {
-        lanes.point(&lane(0), &pointer(event, 5)).await?;
-        lanes.point(&lane(0), &pointer(event, 9)).await?;
-    }
-    assert_eq!(due(on, 10).await?, [pointer(event, 5), pointer(event, 9)]);
-    for _ in 0..2 {
-        lanes.unpoint(&lane(0), &pointer(event, 5)).await?;
-    }
-    assert_eq!(due(on, 10).await?, [pointer(event, 9)]);
     Ok(())
 }
 
@@ -446,57 +371,5 @@ async fn a_redelivery_of_what_was_never_tried_is_a_fresh_one(on: &impl Tables) -
     let after = tried(&again, 500, Next::RetryAt(at(90)), 51);
     assert_eq!(lanes.record(&lane(0), &again, &after).await?, Noted::Yes);
     assert_eq!(read(on, event).await?.unwrap().asked_at, Some(at(50)));
-    Ok(())
-}
-
-async fn health_is_as_it_was_noted(on: &impl Tables) -> Kept {
-    let (tenant, endpoint) = ("demo".parse().unwrap(), EndpointId::new(Uuid::from_u128(9)));
-    let lanes = on.lanes();
-    assert_eq!(lanes.health(&tenant, endpoint).await?, Health::default());
-    let disabled = Some(Disabled { since: at(9), reason: "gone".to_owned() });
-    let notice = |what| Notice { what, since: at(9), reason: "gone".to_owned() };
-    let gone = Health {
-        version: 2,
-        failing_since: Some(at(1)),
-        consecutive_failures: 12,
-        failed: (0..10).map(|n| event_id(0, n)).collect(),
-        disabled,
-        warned: Some(What::FailingLong),
-        dead_on: Some(at(0)),
-        owed: vec![notice(What::Disabled), notice(What::Dead)],
-    };
-    let failing = Health { version: 1, failing_since: Some(at(1)), ..Health::default() };
-    for health in [failing, gone, Health { version: 3, ..Health::default() }] {
-        assert_eq!(lanes.note_health(&tenant, endpoint, &health).await?, Noted::Yes);
-        assert_eq!(lanes.health(&tenant, endpoint).await?, health);
-    }
-    let other = EndpointId::new(Uuid::from_u128(10));
-    assert_eq!(lanes.health(&tenant, other).await?, Health::default());
-    Ok(())
-}
-
-/// Two lanes of one endpoint learn of it at once.
-async fn of_two_who_note_health_the_second_looks_again(on: &impl Tables) -> Kept {
-    let (tenant, endpoint) = ("demo".parse().unwrap(), EndpointId::new(Uuid::from_u128(9)));
-    let lanes = on.lanes();
-    let version =
-        |version, failures| Health { version, consecutive_failures: failures, ..Health::default() };
-    for (health, expected) in [
-        (version(2, 1), Noted::Moved),
-        (version(1, 2), Noted::Yes),
-        (version(1, 3), Noted::Moved),
-        (version(3, 4), Noted::Moved),
-        (version(2, 5), Noted::Yes),
-    ] {
-        assert_eq!(lanes.note_health(&tenant, endpoint, &health).await?, expected, "{health:?}");
-    }
-    assert_eq!(lanes.health(&tenant, endpoint).await?, version(2, 5));
-    let many: Vec<_> = (0..16).map(|n| version(3, n)).collect();
-    let noted = many.iter().map(|health| lanes.note_health(&tenant, endpoint, health));
-    let mut yes = 0;
-    for noted in join_all(noted).await {
-        yes += u32::from(noted? == Noted::Yes);
-    }
-    assert_eq!(yes, 1);
     Ok(())
 }
