@@ -254,9 +254,9 @@ async fn an_address_in_the_row_is_no_way_around_the_check() -> Result<()> {
         ["https://169.254.169.254/latest/meta-data", "http://10.0.0.1/", "file:///etc/passwd"]
     {
         let row = aws.items("RegistryTable").await?.into_iter();
-        let row =
+        let mut row =
             row.filter(|item| item.text("sk") == Some(format!("ENDPOINT#{}", made.id).as_str()));
-        let mut item = row.last().context("the endpoint's row")?.raw().clone();
+        let mut item = row.next_back().context("the endpoint's row")?.raw().clone();
         let mut endpoint: Value = serde_json::from_str(of(&item, "/endpoint/S")?)?;
         *endpoint.get_mut("url").context("a url")? = json!(bad);
         *item.pointer_mut("/endpoint/S").context("a document")? = json!(endpoint.to_string());

@@ -40,6 +40,7 @@ impl App {
         let url = format!("http://{}/hooks?a=1&b=2", listener.local_addr()?);
         let (seen, answers) = (std::sync::Arc::default(), std::sync::Arc::default());
         let (seeing, answering) = (std::sync::Arc::clone(&seen), std::sync::Arc::clone(&answers));
+        #[expect(clippy::disallowed_methods, reason = "the app ends with its handle")]
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let seeing: std::sync::Arc<std::sync::Mutex<Vec<Seen>>> =

@@ -41,7 +41,8 @@ pub async fn handle<P: Ports>(
         let mut http = Adapter::from(router);
         return raw(&http.ready().await?.call(LambdaEvent::new(request, context)).await?);
     };
-    let published = bus::publish(api, carried).await;
+    // Boxed: the layout of the whole program's future would be too deep for the compiler.
+    let published = Box::pin(bus::publish(api, carried)).await;
     let result = if published.is_ok() { "published" } else { "error" };
     let why = published.as_ref().err().map(ToString::to_string);
     tracing::info!(stage = "api", route = "bus", result, error = why, "an event of a bus");

@@ -1,5 +1,5 @@
 //! The commands about deliveries, against a deployment that writes down what it is asked.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 mod fake;
 mod support;

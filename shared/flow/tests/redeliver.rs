@@ -1,5 +1,5 @@
 //! Redelivery over the tables in memory, with a deliverer that is as simple as can be.
-#![expect(clippy::unwrap_used, reason = "test code")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -506,7 +506,7 @@ async fn deliver(
             continue;
         }
         posts.lock().unwrap().push(pointer.event);
-        let goes_through = (seed.wrapping_mul(31) + u64::from(before.attempts)) % 3 != 0;
+        let goes_through = !(seed.wrapping_mul(31) + u64::from(before.attempts)).is_multiple_of(3);
         let status = if goes_through { 200 } else { 500 };
         let next = if goes_through { Next::Succeeded } else { Next::Dead };
         let outcome = Ended::Answered { status, retry_after_ms: None };

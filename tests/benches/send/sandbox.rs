@@ -11,7 +11,7 @@ use std::{
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use bytes::Bytes;
 use deliverer::{
-    Deliverer, Dialler, Edge,
+    Deliverer, Dialler, Edge, Keys,
     drain::Rules,
     transport::{Answered, Bounds, Entry, Failed, Message, Post, Targets, Transport as _},
 };
@@ -20,12 +20,12 @@ use domain::{
     breaker::Limits,
     delivery::{Delivery, NewDelivery, Schedule, State},
     destination::{BusArn, Destination, QueueUrl},
-    endpoint::Endpoint,
+    endpoint::{Endpoint, HealthLimits, Notice},
     id::EventId,
     lane::LaneId,
     message::{Message as _, WakeMessage},
     outbox::{OutboxEvent, OutboxRow, Payload},
-    ports::{Fanout as _, Keyring as _, Purpose, SealedSecret},
+    ports::{Fanout as _, Keyring as _, Notices, Purpose, SealedSecret, Stored},
     retry::Backoff,
     secret::SecretText,
 };
@@ -102,6 +102,13 @@ impl Targets for NoTargets {
     }
 }
 
+/// Nobody has to hear of anything here.
+impl Notices for NoTargets {
+    async fn tell(&self, endpoint: &Endpoint, notice: &Notice) -> Stored<()> {
+        unreachable!("nobody has to hear of {}: {notice:?}", endpoint.id)
+    }
+}
+
 /// A deliverer as the template sets it up, but for where it may go.
 pub(crate) fn sender(folder: &Path) -> Sender {
     patient(folder, 1)
@@ -124,7 +131,7 @@ fn patient(folder: &Path, patience: u32) -> Sender {
         lanes: Store::new(8),
         outbox: Store::new(1),
         registry: Store::new(1),
-        keyring: MemoryKeyring::default(),
+        keys: Keys::new(MemoryKeyring::default()),
         bodies: Store::new(1),
         queue: MemoryQueue::new(120 * second, 9),
         dialler: Dialler::new(NoNames, tls, bounds),
@@ -141,6 +148,8 @@ fn patient(folder: &Path, patience: u32) -> Sender {
                 probe_cap: 900 * second,
                 retry_after_cap: day,
             },
+            tried_for: 4 * day,
+            health: HealthLimits { disable_after: 5 * day },
             hold: 14 * day,
             concurrency: 5,
         },
@@ -163,7 +172,7 @@ pub(crate) async fn subscribe(sender: &Sender, n: u128, port: u16, width: usize)
     endpoint.concurrency = Some(u32::try_from(width).unwrap());
     let secret = EndpointSecret::shared(std::array::from_fn(|i| u8::try_from(i * 7).unwrap()));
     let text = SecretText::new(secret.expose().expose().to_owned());
-    let sealed = sender.keyring.seal(&endpoint.tenant, endpoint.id, &text).await.unwrap();
+    let sealed = sender.keys.keyring().seal(&endpoint.tenant, endpoint.id, &text).await.unwrap();
     let sealed =
         SealedSecret { id: "key".to_owned(), purpose: Purpose::Signing, sealed, expires_at: None };
     let lane = LaneId { tenant: endpoint.tenant.clone(), endpoint: endpoint.id, lane: 0 };
@@ -264,7 +273,8 @@ async fn posts(
     join_all((0..WIDTH).map(async |n| {
         for _ in 0..requests / WIDTH + usize::from(n < requests % WIDTH) {
             let (url, headers, body) = (url.clone(), headers.clone(), body.clone());
-            assert_eq!(client.post(Post { url, headers, body }).await.unwrap().status, 200);
+            let by = tokio::time::Instant::now() + Duration::from_secs(20);
+            assert_eq!(client.post(Post { url, headers, body, by }).await.unwrap().status, 200);
         }
     }))
     .await;

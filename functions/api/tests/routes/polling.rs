@@ -218,7 +218,7 @@ async fn a_wrong_token_opens_nothing_and_hears_nothing() {
     let hooks = polled.postern.post("/v1/tenants/acme/endpoints", &hooks).await.good(201);
     let bearer = |token: &str| format!("Bearer {token}");
     let right = bearer(&polled.token);
-    let truncated = bearer(polled.token.trim_end_matches(|c: char| c == '7'));
+    let truncated = bearer(polled.token.trim_end_matches('7'));
     let hooks = format!("/poll/acme/{}", hooks["id"].as_str().unwrap());
     let absent = "/poll/acme/ep_00000000000000000000000000000001".to_owned();
     let elsewhere = format!("/poll/other/{}", polled.endpoint);

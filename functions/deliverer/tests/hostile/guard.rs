@@ -5,6 +5,7 @@ use std::{
     process::{Command, Stdio},
     sync::{Arc, atomic::Ordering},
 };
+use tokio::time::Instant;
 
 use deliverer::transport::Transport as _;
 use domain::address::Ranges;
@@ -195,7 +196,8 @@ async fn a_literal_address_is_checked_without_a_resolver() {
         // A URL of the local policy, as if its row were older than the rule.
         let url = format!("https://{host}:{}/", port.address.port());
         let Ok(url) = EndpointUrl::parse(&url, &AddressPolicy::THIS_MACHINE) else { continue };
-        let post = Post { url, headers: HeaderMap::new(), body: Bytes::new() };
+        let by = Instant::now() + BOUNDS.attempt;
+        let post = Post { url, headers: HeaderMap::new(), body: Bytes::new(), by };
         let failed = client.post(post).await.unwrap_err();
         assert_eq!(failed.cause, Cause::BlockedAddress, "{host}");
     }
