@@ -1,6 +1,7 @@
 //! Polling and `postern listen` on the local host: real processes, on random ports.
 
 use std::{
+    cell::RefCell,
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, channel},
@@ -102,6 +103,8 @@ impl Drop for App {
 struct Listening {
     child: Child,
     said: Receiver<String>,
+    /// What it has said and nobody has asked for yet: its two streams have no common order.
+    heard: RefCell<Vec<String>>,
 }
 
 impl Listening {
@@ -124,17 +127,19 @@ impl Listening {
                 }
             });
         }
-        Ok(Self { child, said })
+        Ok(Self { child, said, heard: RefCell::default() })
     }
 
-    /// Waits for a line that says this.
+    /// Waits for a line that says this, of those that nobody has asked for yet.
     fn until(&self, text: &str) -> Result<String> {
-        let mut all = Vec::new();
+        let mut heard = self.heard.borrow_mut();
         loop {
+            if let Some(at) = heard.iter().position(|line| line.contains(text)) {
+                return Ok(heard.remove(at));
+            }
             match self.said.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(text) => return Ok(line),
-                Ok(line) => all.push(line),
-                Err(_) => anyhow::bail!("it never said {text:?}, but {all:#?}"),
+                Ok(line) => heard.push(line),
+                Err(_) => anyhow::bail!("it never said {text:?}, but {heard:#?}"),
             }
         }
     }

@@ -320,6 +320,8 @@ async fn do_everything(host: &Host) -> Result<()> {
     api.until_outgoing("policy-internal", &id, "succeeded").await?;
 
     steered(&api, &subscriber.url()).await?;
+    polled(host).await?;
+    redelivered(host, &endpoint.id).await?;
 
     // An endpoint that is gone.
     let gone = host.subscriber().await?;
@@ -376,6 +378,55 @@ async fn steered(api: &tests::api::Api, url: &str) -> Result<()> {
     call(Method::DELETE, &one, json!({})).await?;
     call(Method::GET, &one, json!({})).await?;
     api.outgoing("policy-life", event).await?;
+    Ok(())
+}
+
+/// An endpoint whose owner fetches what it gets: small, and large.
+async fn polled(host: &Host) -> Result<()> {
+    let api = host.api()?;
+    let all = "/v1/tenants/policy-polled/endpoints";
+    let made = api.client().post(all, &json!({ "poll": true })).await?;
+    let gateway = host.ready()?.apis.get("SubscriberApi").context("a gateway for pollers")?.clone();
+    let poller = Client::new(&gateway, Some(&made.text("/token")?))?;
+    let poll = format!("/poll/policy-polled/{}", made.text("/id")?);
+    let large: String = (0..2000).map(|n| seed::text_of(&format!("polled-{n}"))).collect();
+    for payload in [json!({}), json!({ "t": large })] {
+        let event = json!({ "tenant": "policy-polled", "type": "t", "aggregate_id": "a", "payload": payload });
+        let id = api.publish(&event.to_string(), None).await?.text("/id")?;
+        let receipt = eventually("it is handed out", async || {
+            poller.post(&poll, &json!({})).await?.text("/deliveries/0/receipt")
+        })
+        .await?;
+        poller.post(&format!("{poll}/ack"), &json!({ "receipts": [receipt] })).await?.good()?;
+        api.until_outgoing("policy-polled", &id, "succeeded").await?;
+    }
+    Ok(())
+}
+
+/// Deliveries are listed, and many are sent again: by api at once, and by the sweeper where api could not.
+async fn redelivered(host: &Host, endpoint: &str) -> Result<()> {
+    let (api, control) = (host.api()?, host.control()?);
+    let of_endpoint = format!("/v1/tenants/policy/endpoints/{endpoint}/deliveries");
+    api.client().get(&of_endpoint).await?.good()?;
+    let delivered = json!({ "include_delivered": true });
+    let missing = json!({ "missing": true, "from": "2026-01-01T00:00:00Z" });
+    for select in [delivered, missing] {
+        for by_sweeper in [false, true] {
+            if by_sweeper {
+                control.fault(&Fault::new("dynamodb", "Query", "throttle").of("api")).await?;
+            }
+            let order = json!({ "endpoint": endpoint, "select": select, "reason": "all" });
+            let started = api.client().post("/v1/tenants/policy/redeliveries", &order).await?;
+            control.heal().await?;
+            let path = format!("/v1/tenants/policy/redeliveries/{}", started.text("/id")?);
+            eventually("the redelivery is over", async || {
+                let work = api.client().get(&path).await?;
+                ensure!(work.text("/state")? == "completed", "{work:?}");
+                Ok(())
+            })
+            .await?;
+        }
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ pub mod bulk;
 pub mod configure;
 pub mod published_keys;
 pub mod redelivery;
+pub mod sealed_secret;
 pub mod source_secrets;
 pub mod turns;
 pub mod watch;
@@ -35,6 +36,7 @@ pub use self::{
     configure::{AuditEntry, Configure, WithSecrets},
     published_keys::{KEY_LIFE, MAX_KEYS_OWED, MAX_OWED, Owed, PublishedKey, PublishedKeys, Want},
     redelivery::{Events, Halt, Redeliver, Redeliveries, Started},
+    sealed_secret::{Purpose, SealedSecret},
     source_secrets::{Changed, Learning, SetSourceSecrets, SourceSecret, SourceSecrets},
     turns::{Turn, Turns},
     watch::{AcceptReport, RejectReport, RejectSample, SourceHealth, Watch},
@@ -529,52 +531,6 @@ pub trait Registry: Sync {
 
     /// All sources.
     fn sources(&self) -> impl Future<Output = Stored<Vec<Source>>> + Send;
-}
-
-/// What a secret of an endpoint is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Purpose {
-    /// Signing what we send.
-    #[default]
-    Signing,
-    /// The password, token or client secret that goes with [`crate::endpoint::Auth`].
-    Auth,
-    /// The values of its own static headers: a JSON object of texts, at most 3,500 bytes.
-    Headers,
-    /// What its owner polls with.
-    Polling,
-}
-
-impl Purpose {
-    const WORDS: [(Self, &'static str); 4] = [
-        (Self::Signing, "signing"),
-        (Self::Auth, "auth"),
-        (Self::Headers, "headers"),
-        (Self::Polling, "polling"),
-    ];
-
-    /// Its word in the table.
-    pub fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(purpose, _)| *purpose == self).map_or("signing", |(_, word)| word)
-    }
-
-    /// Reads its word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::WORDS.iter().find(|(_, known)| *known == word).map(|(purpose, _)| *purpose)
-    }
-}
-
-/// A secret of an endpoint, encrypted with the tenant and the endpoint as encryption context.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SealedSecret {
-    /// Its id.
-    pub id: String,
-    /// What it is for.
-    pub purpose: Purpose,
-    /// The encrypted bytes.
-    pub sealed: Vec<u8>,
-    /// When it stops being used; `None`: it is the current one.
-    pub expires_at: Option<Timestamp>,
 }
 
 /// A queue of one kind of message.
