@@ -67,6 +67,12 @@ const UNUSED: &[(&str, &str, &str, &str)] = &[
         "",
         "S3 itself asks it, to tell an absent object from a forbidden one",
     ),
+    (
+        "api",
+        "s3:ListBucket",
+        "",
+        "S3 itself asks it, to tell an absent object from a forbidden one",
+    ),
     ("ingress", "dynamodb:UpdateItem", "RegistryTable", "a handshake that brings a secret"),
     ("ingress", "secretsmanager:CreateSecret", "/in/*", "a handshake that brings a secret"),
     ("ingress", "secretsmanager:PutSecretValue", "/in/*", "a handshake that brings a secret"),
