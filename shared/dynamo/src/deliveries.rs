@@ -18,7 +18,7 @@ use crate::{
     item::{Item, Reader, ms, n, s, word},
     items::{delivery, health, lane},
     keys,
-    table::{Range, Table, Transacted, partition, transact},
+    table::{Range, Table, Transacted, partition, transact_in_lane},
 };
 
 fn read_pointer(item: &Item) -> Stored<Pointer> {
@@ -147,7 +147,7 @@ impl Deliveries for DeliveriesTable {
             table.putting(pointer(lane, &Pointer::of(&after)), &Expression::new())?,
             table.updating(keys::lane(lane), &lane::wake(lane, self.shards, now))?,
         ];
-        match transact(&self.client, actions, None).await? {
+        match transact_in_lane(&self.client, actions).await? {
             Transacted::Done => Ok(Noted::Yes),
             Transacted::Cancelled(reasons) if reasons.first() == Some(&Reason::ConditionFailed) => {
                 Ok(Noted::Moved)
