@@ -485,7 +485,7 @@ impl Sender for Door {
     }
 
     /// No time passes while a request is under way.
-    async fn look_again(&self, _: std::time::Duration) {
+    async fn look_again(&self, _: Duration) {
         std::future::pending().await
     }
 

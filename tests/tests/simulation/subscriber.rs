@@ -132,7 +132,7 @@ impl Sender for Calls<'_> {
     }
 
     /// No time passes while a request is under way.
-    async fn look_again(&self, _: std::time::Duration) {
+    async fn look_again(&self, _: Duration) {
         std::future::pending().await
     }
 
