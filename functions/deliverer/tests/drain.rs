@@ -459,6 +459,42 @@ async fn what_was_fetched_and_then_held_too_long_is_no_riddle() {
     assert!(held.state == State::Dead && !held.is_unknown());
 }
 
+/// Who wants an old delivery to be tried once more gets that try, also if its endpoint is left alone just then.
+#[tokio::test]
+async fn the_one_try_that_a_person_asked_for_is_waited_for() {
+    let asked_at = DEADLINE + 100;
+    let ask = |world: &World| {
+        set_clock(asked_at);
+        let dead = world.delivery(0).given_up(Cause::Expired, clock());
+        let by = format!("rdl_{:032x}", 5).parse().unwrap();
+        let times = (clock(), clock(), Duration::ZERO);
+        let again = domain::redelivery::due_again(&dead, by, true, times);
+        let mut tables = world.store.tables();
+        tables.pointers.clear();
+        tables.pointers.insert((lane(), Pointer::of(&again)));
+        tables.deliveries.insert((lane(), event(0)), again);
+    };
+    let world = World::new(1, [BROKEN]);
+    ask(&world);
+    world.store.tables().lanes.get_mut(&lane()).unwrap().left.breaker =
+        Breaker { failures: 10, open_until: Some(at(asked_at + 60)) };
+    assert_eq!(world.drain().await, Ended::Asleep(Some(at(asked_at + 60))));
+    assert_eq!(world.delivery(0).state, State::Pending);
+    set_clock(asked_at + 60);
+    world.drain().await;
+    assert_eq!((world.script.sent(), world.delivery(0).state), (1, State::Dead));
+    // But not for ever.
+    let world = World::new(1, [OK]);
+    let poll = Destination::Poll(domain::destination::Polling {});
+    world.store.tables().endpoints.values_mut().for_each(|(e, _)| e.destination = poll.clone());
+    ask(&world);
+    assert_eq!(world.drain().await, Ended::Asleep(Some(at(asked_at + 3600))));
+    assert_eq!(world.delivery(0).state, State::Pending);
+    set_clock(asked_at + 86_400);
+    assert_eq!(world.drain().await, Ended::Asleep(None));
+    assert_eq!((world.script.sent(), world.delivery(0).state), (0, State::Dead));
+}
+
 /// Each wake of a lane that is left alone looks for what is overdue. Nothing is that young, and reading a hundred deliveries
 /// to see it, for each event that comes, would cost more than sending them.
 #[tokio::test]

@@ -27,7 +27,7 @@ where
     /// Gives up what is due and past its deadline, and lets the lane sleep until the next one is.
     pub(super) async fn leave_to_poller(&mut self, endpoint: &Endpoint) -> Stored<Stop> {
         let (drain, lane) = (self.drain, self.hold.lane.clone());
-        let deadline = |of: &Delivery| endpoint.deadline_of(of, drain.rules.tried_for);
+        let deadline = |of: &Delivery| endpoint.untried_until(of, drain.rules.tried_for);
         loop {
             if let Some(stop) = self.must_stop().await? {
                 return Ok(stop);

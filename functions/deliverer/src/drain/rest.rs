@@ -81,7 +81,7 @@ where
         let mut page = self.drain.due(&self.hold.lane, now, PAGE).await?;
         page.retain(|pointer| may_be_overdue(pointer, tried_for) <= now);
         let give_up = |delivery: &Delivery| {
-            let is_overdue = endpoint.deadline_of(delivery, tried_for) <= now;
+            let is_overdue = endpoint.untried_until(delivery, tried_for) <= now;
             is_overdue.then(|| delivery.given_up(Cause::Expired, now))
         };
         self.end_each(page, give_up).await
