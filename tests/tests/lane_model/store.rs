@@ -486,7 +486,7 @@ impl Sender for Door {
 
     /// No time passes while a request is under way.
     async fn look_again(&self, _: Duration) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn send(&self, _: &LaneId, delivery: &Delivery, (): ()) -> Attempt {
