@@ -100,6 +100,11 @@ pub trait Sender: Sync {
     fn wait(&self, wait: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(wait)
     }
+
+    /// Waits until what is new is looked for again, while others are under way and there is room for more.
+    fn look_again(&self, after: Duration) -> impl Future<Output = ()> + Send {
+        self.wait(after)
+    }
 }
 
 /// An attempt before its request leaves.
@@ -285,7 +290,7 @@ where
         if let Some(since) = stopped {
             // Whatever it was stopped for, what waits meanwhile must not hit it all at once.
             self.left.breaker = self.left.breaker.rested(now);
-            return self.hold_all(since).await;
+            return self.hold_all(&found, since).await;
         }
         if matches!(found.destination, Destination::Poll(_)) {
             return self.leave_to_poller(&found).await;

@@ -435,6 +435,92 @@ async fn an_endpoint_that_is_polled_gets_nothing_and_loses_what_nobody_fetches_i
     assert_eq!((world.script.sent(), world.pointers().len()), (0, 0));
 }
 
+/// What was fetched before its endpoint was stopped, and held for too long, says that; nobody need ask what became of it.
+#[tokio::test]
+async fn what_was_fetched_and_then_held_too_long_is_no_riddle() {
+    let world = World::new(1, [OK]);
+    let poll = Destination::Poll(domain::destination::Polling {});
+    world.store.tables().endpoints.values_mut().for_each(|(e, _)| e.destination = poll.clone());
+    let fetched = domain::polling::handed_out(&world.delivery(0), "p", at(50), at(1));
+    {
+        let mut tables = world.store.tables();
+        tables.pointers.clear();
+        tables.pointers.insert((lane(), Pointer::of(&fetched)));
+        tables.deliveries.insert((lane(), event(0)), fetched);
+        let stopped = Stopped { since: at(2), how: Stop::Disabled, reason: "x".to_owned() };
+        tables.endpoints.values_mut().for_each(|(e, _)| e.stopped = Some(stopped.clone()));
+    }
+    set_clock(1_209_600 + 50);
+    assert_eq!(world.drain().await, Ended::Asleep(None));
+    let held = world.delivery(0);
+    let said: Vec<_> = held.log.iter().map(|entry| entry.outcome.clone()).collect();
+    let failed = |cause| Outcome::Failed { cause };
+    assert_eq!(said, [failed(Cause::Unacknowledged), failed(Cause::HeldExpired)]);
+    assert!(held.state == State::Dead && !held.is_unknown());
+}
+
+/// Who wants an old delivery to be tried once more gets that try, also if its endpoint is left alone just then.
+#[tokio::test]
+async fn the_one_try_that_a_person_asked_for_is_waited_for() {
+    let asked_at = DEADLINE + 100;
+    let ask = |world: &World| {
+        set_clock(asked_at);
+        let dead = world.delivery(0).given_up(Cause::Expired, clock());
+        let by = format!("rdl_{:032x}", 5).parse().unwrap();
+        let times = (clock(), clock(), Duration::ZERO);
+        let again = domain::redelivery::due_again(&dead, by, true, times);
+        let mut tables = world.store.tables();
+        tables.pointers.clear();
+        tables.pointers.insert((lane(), Pointer::of(&again)));
+        tables.deliveries.insert((lane(), event(0)), again);
+    };
+    let world = World::new(1, [BROKEN]);
+    ask(&world);
+    world.store.tables().lanes.get_mut(&lane()).unwrap().left.breaker =
+        Breaker { failures: 10, open_until: Some(at(asked_at + 60)) };
+    assert_eq!(world.drain().await, Ended::Asleep(Some(at(asked_at + 60))));
+    assert_eq!(world.delivery(0).state, State::Pending);
+    set_clock(asked_at + 60);
+    world.drain().await;
+    assert_eq!((world.script.sent(), world.delivery(0).state), (1, State::Dead));
+    // But not for ever.
+    let world = World::new(1, [OK]);
+    let poll = Destination::Poll(domain::destination::Polling {});
+    world.store.tables().endpoints.values_mut().for_each(|(e, _)| e.destination = poll.clone());
+    ask(&world);
+    assert_eq!(world.drain().await, Ended::Asleep(Some(at(asked_at + 3600))));
+    assert_eq!(world.delivery(0).state, State::Pending);
+    set_clock(asked_at + 86_400);
+    assert_eq!(world.drain().await, Ended::Asleep(None));
+    assert_eq!((world.script.sent(), world.delivery(0).state), (0, State::Dead));
+}
+
+/// Each wake of a lane that is left alone looks for what is overdue. Nothing is that young, and reading a hundred deliveries
+/// to see it, for each event that comes, would cost more than sending them.
+#[tokio::test]
+async fn a_lane_that_is_left_alone_reads_no_delivery_that_cannot_be_overdue() {
+    let check = |polled: bool, second: i64, expected: usize| async move {
+        let world = World::new(60, [OK]);
+        if polled {
+            let poll = Destination::Poll(domain::destination::Polling {});
+            let endpoints = &mut world.store.tables().endpoints;
+            endpoints.values_mut().for_each(|(e, _)| e.destination = poll.clone());
+        }
+        set_clock(second);
+        world.store.tables().lanes.get_mut(&lane()).unwrap().left.breaker =
+            Breaker { failures: 10, open_until: Some(at(second + 60)) };
+        world.store.chaos.set(|_, _| None);
+        world.drain().await;
+        let calls = world.store.chaos.calls();
+        let reads = calls.iter().filter(|name| **name == "deliveries.read").count();
+        assert_eq!(reads, expected, "{polled} {second}");
+    };
+    for polled in [false, true] {
+        check(polled, DEADLINE - 1, 0).await;
+    }
+    check(false, DEADLINE, 1).await;
+}
+
 #[tokio::test]
 async fn a_hold_counts_from_the_disabling() {
     let world = World::new(1, [OK]);

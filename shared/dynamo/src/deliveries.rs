@@ -1,5 +1,6 @@
 //! Deliveries of a lane, and the pointers that say when they are due.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use domain::{
     commit::Reason,
     delivery::{Delivery, State},
@@ -16,9 +17,9 @@ use crate::{
     expression::Expression,
     fanout::{DeliveriesTable, pointer},
     item::{Item, Reader, ms, n, s, word},
-    items::{delivery, health, lane},
+    items::{delivery, health, lane, outgoing::KEPT},
     keys,
-    table::{Range, Table, Transacted, partition, transact},
+    table::{Range, Table, Transacted, partition, transact_in_lane},
 };
 
 fn read_pointer(item: &Item) -> Stored<Pointer> {
@@ -35,7 +36,11 @@ impl DeliveriesTable {
     /// between leaves an event too long instead of too short.
     async fn keep_event(&self, tenant: &TenantId, event: EventId) -> Stored<()> {
         let Some(name) = &self.outbox else { return Ok(()) };
-        let change = Expression::new().clear(["expires_at"]).when("attribute_exists(#pk)", []);
+        // Its event may not be marked as relayed yet: the mark must not set the expiry again.
+        let change = Expression::new()
+            .set(KEPT, AttributeValue::Bool(true))
+            .clear(["expires_at"])
+            .when("attribute_exists(#pk)", []);
         let outbox = Table { client: &self.client, name };
         outbox.update(keys::outgoing(tenant, event), &change).await.map(drop)
     }
@@ -147,7 +152,7 @@ impl Deliveries for DeliveriesTable {
             table.putting(pointer(lane, &Pointer::of(&after)), &Expression::new())?,
             table.updating(keys::lane(lane), &lane::wake(lane, self.shards, now))?,
         ];
-        match transact(&self.client, actions, None).await? {
+        match transact_in_lane(&self.client, actions).await? {
             Transacted::Done => Ok(Noted::Yes),
             Transacted::Cancelled(reasons) if reasons.first() == Some(&Reason::ConditionFailed) => {
                 Ok(Noted::Moved)

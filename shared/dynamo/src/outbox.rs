@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use crate::{
     expression::Expression,
     item::{Item, Reader, Writer, b, ms, n, s, seconds},
-    items::outgoing::{self, DONE, NEW},
+    items::outgoing::{self, DONE, KEPT, NEW},
     keys,
     table::{self, Range, Table, Write},
 };
@@ -162,16 +162,27 @@ impl Outbox for OutboxTable {
     async fn mark(&self, tenant: &TenantId, id: EventId, relayed: &Relayed) -> Stored<()> {
         let nobody = relayed.endpoints.is_empty();
         // The first to finish a fan-out marks it; an event that is gone is not revived as half a row.
-        let change = Expression::new()
+        let mark = Expression::new()
             .set("relay_state", s(DONE))
             .set("relayed_at", ms(relayed.at))
             .set("endpoints", outgoing::endpoints(&relayed.endpoints))
-            .set("expires_at", seconds(later(relayed.at, self.retention)))
             // What nobody wanted stays in the index, in a partition of its tenant's, until the row goes.
             .set_or_clear("unrelayed_shard", nobody.then(|| keys::unmatched_shard(tenant, id)))
             .clear(["checkpoint"])
             .when("#relay_state = :new", [("new", s(NEW))]);
-        self.table().update(keys::outgoing(tenant, id), &change).await.map(drop)
+        let expires = mark
+            .clone()
+            .set("expires_at", seconds(later(relayed.at, self.retention)))
+            .when("attribute_not_exists(#kept)", []);
+        let old = match self.table().update(keys::outgoing(tenant, id), &expires).await? {
+            Write::Done(_) => return Ok(()),
+            Write::Refused(old) => old,
+        };
+        // One of its deliveries was given up already, and needs it.
+        if old.contains_key(KEPT) {
+            self.table().update(keys::outgoing(tenant, id), &mark).await?;
+        }
+        Ok(())
     }
 
     async fn checkpoint(

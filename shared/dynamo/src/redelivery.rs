@@ -25,7 +25,7 @@ use crate::{
     keys,
     outbox::OutboxTable,
     registry::RegistryTable,
-    table::{Range, Transacted, Write, partition, transact},
+    table::{Range, Transacted, Write, partition, transact_in_lane},
 };
 
 impl Redeliver for DeliveriesTable {
@@ -51,7 +51,7 @@ impl Redeliver for DeliveriesTable {
             table.putting(pointer(lane, &Pointer::of(after)), &Expression::new())?,
             table.updating(keys::lane(lane), &lane::wake(lane, self.shards, now))?,
         ];
-        match transact(&self.client, actions, None).await? {
+        match transact_in_lane(&self.client, actions).await? {
             Transacted::Done => Ok(Again::Yes),
             Transacted::Cancelled(reasons) if reasons.first() == Some(&Reason::ConditionFailed) => {
                 // The answer to our own write may have been lost, or somebody does the same page.

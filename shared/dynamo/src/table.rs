@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use aws_sdk_dynamodb::{
     Client,
+    error::SdkError,
     operation::{
         put_item::PutItemError, transact_write_items::TransactWriteItemsError,
         update_item::UpdateItemError,
@@ -158,9 +159,13 @@ impl Table<'_> {
             .set_expression_attribute_values(change.values())
             .return_values(back)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let error = match update.send().await {
-            Ok(output) => return Ok(Write::Done(output.attributes.unwrap_or_default())),
-            Err(error) => error,
+        let mut tries = 0;
+        let error = loop {
+            match update.clone().send().await {
+                Ok(output) => return Ok(Write::Done(output.attributes.unwrap_or_default())),
+                Err(error) if met_transaction(&error) && tries < CONFLICTS => tries += 1,
+                Err(error) => break error,
+            }
         };
         match error.as_service_error() {
             Some(UpdateItemError::ConditionalCheckFailedException(failed)) => {
@@ -390,7 +395,61 @@ pub(crate) async fn transact(
     }
 }
 
+/// How often a write is made again that meets a transaction at one item: a lane's own is written by its holder, by whoever
+/// wakes it and by redeliveries.
+const CONFLICTS: u32 = 5;
+
+/// Whether a write met a transaction at its item, and did nothing. The SDK does not make it again.
+fn met_transaction<R>(error: &SdkError<UpdateItemError, R>) -> bool {
+    let refused = error.as_service_error();
+    refused.is_some_and(UpdateItemError::is_transaction_conflict_exception)
+}
+
+/// Writes all or nothing into a lane, its own item included. That item is written by its holder and by whoever wakes the
+/// lane, and a transaction that meets such a write is cancelled with nothing done: the SDK does not make it again, we do.
+pub(crate) async fn transact_in_lane(
+    client: &Client,
+    actions: Vec<TransactWriteItem>,
+) -> Stored<Transacted> {
+    for _ in 0..CONFLICTS {
+        match transact(client, actions.clone(), None).await? {
+            Transacted::Cancelled(reasons) if met_another(&reasons) => {}
+            ended => return Ok(ended),
+        }
+    }
+    transact(client, actions, None).await
+}
+
+/// Whether a transaction was cancelled for no other reason than that somebody wrote one of its items at the same time.
+fn met_another(reasons: &[Reason]) -> bool {
+    reasons.contains(&Reason::Conflict)
+        && reasons.iter().all(|reason| matches!(reason, Reason::Conflict | Reason::None))
+}
+
 /// A condition on the partition key of a query.
 pub(crate) fn partition(pk: String) -> Expression {
     Expression::new().when("#pk = :pk", [("pk", AttributeValue::S(pk))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// OUT-transaction-conflict: made again is what met another writer, and nothing else: a condition that does not hold
+    /// is an outcome.
+    #[test]
+    fn a_transaction_is_made_again_only_if_it_met_another_writer() {
+        use Reason::{ConditionFailed, Conflict, None, Throttled};
+        for (reasons, expected) in [
+            (vec![None, None, Conflict], true),
+            (vec![Conflict, None, Conflict], true),
+            (vec![ConditionFailed, None, Conflict], false),
+            (vec![None, None, Throttled], false),
+            (vec![Conflict, None, Throttled], false),
+            (vec![ConditionFailed, None, None], false),
+            (vec![], false),
+        ] {
+            assert_eq!(met_another(&reasons), expected, "{reasons:?}");
+        }
+    }
 }

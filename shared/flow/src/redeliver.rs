@@ -21,7 +21,7 @@ use domain::{
     outbox::OutboxEvent,
     ports::{
         Again, Bodies, Deliveries, Events, Fanout, Outbox, Queue, Redeliver, Redeliveries,
-        Registry, Stored,
+        Registry, StoreError, Stored,
     },
     redelivery::{Done, Leg, Outcome, State, Survey, Told, Work, due_again, made_now},
 };
@@ -157,45 +157,69 @@ where
     ) -> Stored<(Vec<Told>, u32)> {
         let pace = work.pace();
         let mut place = 0;
-        let planned = page.into_iter().map(|looked| {
-            let delay = pace.delay(now, place);
-            place += usize::from(!matches!(looked.seen, Seen::Leave(_)));
-            (looked, delay)
-        });
-        let planned: Vec<_> = planned.collect();
-        let mut takes = stream::iter(planned)
-            .map(async |(Looked { event, endpoint, seen }, delay)| {
-                let taken = self.take(work, event, seen, (now, delay)).await;
-                (Told { event, endpoint, outcome: Outcome::Failed }, delay, taken)
-            })
-            .buffered(WIDTH);
-        let (mut told, mut messages, mut taken, mut broken) =
-            (Vec::new(), Messages::new(), 0, None);
-        while let Some((entry, delay, outcome)) = takes.next().await {
-            let outcome = match outcome {
-                Ok(Taken::Now(lane)) => {
-                    taken += 1;
-                    messages.entry(delay).or_default().insert(lane);
-                    Outcome::Redelivered
-                }
-                Ok(Taken::Not(outcome)) => outcome,
-                Err(error) if error.is_transient() => {
-                    broken.get_or_insert(error);
+        let (mut told, mut queues) = (Vec::new(), BTreeMap::<LaneId, Vec<_>>::new());
+        for (at, Looked { event, endpoint, seen }) in page.into_iter().enumerate() {
+            let entry = Told { event, endpoint, outcome: Outcome::Failed };
+            let lane = match &seen {
+                Seen::Leave(outcome) => {
+                    told.push((at, Told { outcome: *outcome, ..entry }));
                     continue;
                 }
-                // One delivery that nobody can write must not hold the others.
-                Err(error) => {
-                    let (id, event_id) = (work.id, entry.event);
-                    let error = &error as &dyn std::error::Error;
-                    tracing::error!(stage = "redeliver", %id, %event_id, error, result = "failed", "it cannot be taken");
-                    Outcome::Failed
-                }
+                Seen::Take { lane, .. } | Seen::Make { lane, .. } => lane.clone(),
             };
-            told.push(Told { outcome, ..entry });
+            let delay = pace.delay(now, place);
+            place += 1;
+            queues.entry(lane).or_default().push((at, entry, seen, delay));
         }
+        // Within a lane one after the other: each take writes the lane's own item, and of transactions that write one
+        // item at once the store lets one through and cancels the others.
+        let mut ends = stream::iter(queues.into_values())
+            .map(async |queue| self.take_each(work, queue, now).await)
+            .buffer_unordered(WIDTH);
+        let (mut messages, mut taken, mut broken) = (Messages::new(), 0, None);
+        while let Some(ended) = ends.next().await {
+            for (at, entry, delay, outcome) in ended {
+                let outcome = match outcome {
+                    Ok(Taken::Now(lane)) => {
+                        taken += 1;
+                        messages.entry(delay).or_default().insert(lane);
+                        Outcome::Redelivered
+                    }
+                    Ok(Taken::Not(outcome)) => outcome,
+                    Err(error) if error.is_transient() => {
+                        broken.get_or_insert(error);
+                        continue;
+                    }
+                    // One delivery that nobody can write must not hold the others.
+                    Err(error) => {
+                        let (id, event_id) = (work.id, entry.event);
+                        let error = &error as &dyn std::error::Error;
+                        tracing::error!(stage = "redeliver", %id, %event_id, error, result = "failed", "it cannot be taken");
+                        Outcome::Failed
+                    }
+                };
+                told.push((at, Told { outcome, ..entry }));
+            }
+        }
+        told.sort_by_key(|(at, _)| *at);
+        let told = told.into_iter().map(|(_, told)| told).collect();
         // Also if some could not be taken: these are due now.
         self.wake(work, messages).await;
         broken.map_or(Ok((told, taken)), Err)
+    }
+
+    /// Takes what one lane has of a page, and stops where the store is busy or down.
+    async fn take_each(&self, work: &Work, queue: Vec<Planned>, now: Timestamp) -> Vec<TriedOne> {
+        let mut ended = Vec::with_capacity(queue.len());
+        for (at, entry, seen, delay) in queue {
+            let taken = self.take(work, entry.event, seen, (now, delay)).await;
+            let is_down = taken.as_ref().is_err_and(StoreError::is_transient);
+            ended.push((at, entry, delay, taken));
+            if is_down {
+                break;
+            }
+        }
+        ended
     }
 
     async fn take(
@@ -245,6 +269,12 @@ where
         }
     }
 }
+
+/// A delivery that is to be taken: its place on the page, and how long its message waits.
+type Planned = (usize, Told, Seen, Duration);
+
+/// What became of it.
+type TriedOne = (usize, Told, Duration, Stored<Taken>);
 
 /// What became of a delivery that was to be taken.
 enum Taken {

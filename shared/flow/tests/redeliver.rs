@@ -235,6 +235,23 @@ async fn delivered_and_cancelled_ones_go_only_where_they_are_asked_for() {
     }
 }
 
+/// OUT-transaction-conflict: each take writes the lane's own item, in a transaction. Two at once would cancel each other.
+#[tokio::test]
+async fn deliveries_of_one_lane_are_taken_one_after_the_other() {
+    let bench = Bench::new();
+    for n in 0..20 {
+        bench.put(event(-1000, n), endpoint(1), State::Dead);
+    }
+    let work = bench.start(Bench::order(Selection::default())).await;
+    bench.store.chaos.set(|_, _| None);
+    let step = bench.redeliverer().step(&work, at(1)).await.unwrap();
+    assert!(matches!(step, Step::Went(after) if after.counts.redelivered == 20));
+    let calls = bench.store.chaos.calls();
+    let takes = ["events.keep", "redeliver.redeliver_as"];
+    let takes: Vec<_> = calls.into_iter().filter(|name| takes.contains(name)).collect();
+    assert_eq!(takes, ["events.keep", "redeliver.redeliver_as"].repeat(20));
+}
+
 /// The rate is kept, and each message goes when its delivery is due.
 #[tokio::test]
 async fn a_rate_spreads_deliveries_and_their_messages() {

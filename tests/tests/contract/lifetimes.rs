@@ -134,6 +134,26 @@ async fn a_dead_delivery_keeps_its_event() {
     assert_eq!(delivery_expires().await, seconds(at(30) + DeliveriesTable::RETENTION));
 }
 
+/// Lifetimes nest, also if a delivery dies at once, before its event is marked as relayed: the mark may come minutes later,
+/// from the sweeper.
+#[tokio::test]
+async fn a_delivery_that_dies_before_the_mark_keeps_its_event() {
+    let on = Local::new().await;
+    let event = event(1);
+    on.outbox.publish(&event, None).await.unwrap();
+    let new = Delivery::new(event.id, "invoice.paid".to_owned(), at(9), at(5));
+    on.lanes.put(&NewDelivery { lane: lane(), delivery: new.clone() }).await.unwrap();
+    let dead = new.given_up(domain::delivery::Cause::Expired, at(6));
+    assert_eq!(on.lanes.record(&lane(), &new, &dead).await.unwrap(), Noted::Yes);
+    let relayed = Relayed { at: at(7), endpoints: vec![lane().endpoint] };
+    on.outbox.mark(&event.tenant, event.id, &relayed).await.unwrap();
+    let row = on.outbox.event(&event.tenant, event.id).await.unwrap().unwrap();
+    assert_eq!(row.relayed, Some(relayed));
+    let id = event.id.to_string();
+    let pk = format!("demo#{}", shard_of(&id, TENANT_SHARDS));
+    assert_eq!(on.attribute("OutboxTable", (&pk, &id), "expires_at").await, None);
+}
+
 /// The api died between the idempotency key and the event.
 #[tokio::test]
 async fn a_publish_that_was_cut_in_two_is_made_whole_by_its_retry() {

@@ -484,6 +484,11 @@ impl Sender for Door {
         Ok(Prepared::Ready(()))
     }
 
+    /// No time passes while a request is under way.
+    async fn look_again(&self, _: Duration) {
+        std::future::pending::<()>().await;
+    }
+
     async fn send(&self, _: &LaneId, delivery: &Delivery, (): ()) -> Attempt {
         let post = |shared: &mut Shared| {
             let posts = shared.world.posts.entry(delivery.event).or_default();

@@ -131,6 +131,11 @@ impl Sender for Calls<'_> {
         Ok(Prepared::Ready(()))
     }
 
+    /// No time passes while a request is under way.
+    async fn look_again(&self, _: Duration) {
+        std::future::pending::<()>().await;
+    }
+
     async fn send(&self, _: &LaneId, delivery: &Delivery, (): ()) -> Attempt {
         Attempt {
             number: delivery.attempts + 1,

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use super::PAGE;
 
 /// While others are under way, what is new is looked for this often.
-const FRESH_EVERY: Duration = Duration::from_secs(1);
+pub(super) const FRESH_EVERY: Duration = Duration::from_secs(1);
 
 /// One class of what waits.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 
 use super::{
     Pass, Repeats, Sender, Stop,
-    agenda::{Agenda, Begin, Window},
+    agenda::{Agenda, Begin, FRESH_EVERY, Window},
     first, later,
     turn::Turn,
 };
@@ -80,12 +80,25 @@ where
                     drain.sender.wait(left_until(until, drain.now())).await;
                     continue;
                 }
-                (false, None) => match running.next().await {
-                    Some(ended) => ended,
-                    None => break,
-                },
-                (false, Some(until)) => {
-                    let wait = pin!(drain.sender.wait(left_until(until, drain.now())));
+                (false, None)
+                    if stop.is_some() || trouble.is_some() || running.len() >= ramp.width() =>
+                {
+                    match running.next().await {
+                        Some(ended) => ended,
+                        None => break,
+                    }
+                }
+                (false, waits) => {
+                    // There is room. What comes meanwhile finds the lane taken, and its message is dropped: without a
+                    // look now and then it would wait for the slowest of those under way.
+                    let wait = pin!(async {
+                        match waits {
+                            Some(until) => {
+                                drain.sender.wait(left_until(until, drain.now())).await;
+                            }
+                            None => drain.sender.look_again(FRESH_EVERY).await,
+                        }
+                    });
                     match select(running.next(), wait).await {
                         Either::Left((Some(ended), _)) => ended,
                         Either::Left((None, _)) | Either::Right(_) => continue,

@@ -10,7 +10,7 @@ use domain::{
     ports::{Deliveries, Lanes, Notices, Queue, Registry, Stored},
 };
 
-use super::{PAGE, Pass, Sender, Stop, later};
+use super::{PAGE, Pass, Sender, Stop, later, rest::may_be_overdue};
 
 /// The longest sleep of a lane that something is owed in. What is fetched and comes again has its pointer elsewhere then,
 /// and its deadline is seen this late at most.
@@ -27,7 +27,7 @@ where
     /// Gives up what is due and past its deadline, and lets the lane sleep until the next one is.
     pub(super) async fn leave_to_poller(&mut self, endpoint: &Endpoint) -> Stored<Stop> {
         let (drain, lane) = (self.drain, self.hold.lane.clone());
-        let deadline = |of: &Delivery| endpoint.deadline_of(of, drain.rules.tried_for);
+        let deadline = |of: &Delivery| endpoint.untried_until(of, drain.rules.tried_for);
         loop {
             if let Some(stop) = self.must_stop().await? {
                 return Ok(stop);
@@ -37,10 +37,17 @@ where
                 return Ok(Stop::Sleep(None));
             }
             let page = drain.due(&lane, now, PAGE).await?;
-            let events: Vec<_> = page.iter().map(|pointer| pointer.event).collect();
-            let found = drain.lanes.read(&lane, &events).await?;
-            let first = found.iter().map(deadline).min();
-            if first.is_none_or(|first| first > now) {
+            let tried_for = drain.rules.tried_for;
+            let (old, young): (Vec<_>, Vec<_>) =
+                page.into_iter().partition(|pointer| may_be_overdue(pointer, tried_for) <= now);
+            let events: Vec<_> = old.iter().map(|pointer| pointer.event).collect();
+            let found = match events.is_empty() {
+                true => Vec::new(),
+                false => drain.lanes.read(&lane, &events).await?,
+            };
+            if found.iter().all(|delivery| deadline(delivery) > now) {
+                let later_ones = young.iter().map(|pointer| may_be_overdue(pointer, tried_for));
+                let first = found.iter().map(deadline).chain(later_ones).min();
                 let longest = later(now, LONGEST);
                 return Ok(Stop::Sleep(Some(first.map_or(longest, |first| first.min(longest)))));
             }
@@ -48,7 +55,7 @@ where
                 let is_overdue = deadline(delivery) <= now;
                 is_overdue.then(|| polling::given_up(delivery, Cause::Expired, now))
             };
-            self.end_each(page, give_up).await?;
+            self.end_each(old, give_up).await?;
         }
     }
 }

@@ -1,16 +1,20 @@
 //! What happens to deliveries that are not tried: held, given up, cancelled.
 
+use std::time::Duration;
+
 use domain::{
     delivery::{Cause, Delivery, State},
+    destination::Destination,
     endpoint::{Endpoint, Seen},
     inbox::Noted,
     lane::{Found, Pointer},
     message::WakeMessage,
+    polling,
     ports::{Deliveries, Lanes, Notices, Queue, Registry, Stored},
 };
 use jiff::Timestamp;
 
-use super::{PAGE, Pass, Sender, Stop, tell};
+use super::{PAGE, Pass, Sender, Stop, later, tell};
 
 impl<L, R, Q, S, N> Pass<'_, '_, L, R, Q, S, N>
 where
@@ -22,8 +26,10 @@ where
 {
     /// The endpoint is disabled: its deliveries stay, and those that were held for too long are given up. The lane sleeps
     /// until the next one has been.
-    pub(super) async fn hold_all(&mut self, since: Timestamp) -> Stored<Stop> {
+    pub(super) async fn hold_all(&mut self, endpoint: &Endpoint, since: Timestamp) -> Stored<Stop> {
         let (drain, lane) = (self.drain, self.hold.lane.clone());
+        // What was fetched and not acknowledged leaves no doubt about what we sent.
+        let polled = matches!(endpoint.destination, Destination::Poll(_));
         loop {
             if let Some(stop) = self.must_stop().await? {
                 return Ok(stop);
@@ -38,7 +44,12 @@ where
             }
             let page = drain.due(&lane, now, PAGE).await?;
             let held = page.into_iter().filter(|pointer| held_until(pointer.due_at) <= now);
-            let give_up = |delivery: &Delivery| Some(delivery.given_up(Cause::HeldExpired, now));
+            let give_up = |delivery: &Delivery| {
+                Some(match polled {
+                    true => polling::given_up(delivery, Cause::HeldExpired, now),
+                    false => delivery.given_up(Cause::HeldExpired, now),
+                })
+            };
             self.end_each(held.collect(), give_up).await?;
         }
     }
@@ -66,10 +77,11 @@ where
         endpoint: &Endpoint,
         now: Timestamp,
     ) -> Stored<()> {
-        let page = self.drain.due(&self.hold.lane, now, PAGE).await?;
         let tried_for = self.drain.rules.tried_for;
+        let mut page = self.drain.due(&self.hold.lane, now, PAGE).await?;
+        page.retain(|pointer| may_be_overdue(pointer, tried_for) <= now);
         let give_up = |delivery: &Delivery| {
-            let is_overdue = endpoint.deadline_of(delivery, tried_for) <= now;
+            let is_overdue = endpoint.untried_until(delivery, tried_for) <= now;
             is_overdue.then(|| delivery.given_up(Cause::Expired, now))
         };
         self.end_each(page, give_up).await
@@ -113,4 +125,11 @@ where
         }
         Ok(())
     }
+}
+
+/// The earliest end of the time for which the delivery behind a pointer is tried: that of one that was never held, relayed
+/// late or redelivered. Each wake of a lane that is left alone looks for what is overdue, and deliveries are dear to read:
+/// a pointer says by itself that there is no need.
+pub(super) fn may_be_overdue(pointer: &Pointer, tried_for: Duration) -> Timestamp {
+    later(pointer.event.time(), tried_for)
 }

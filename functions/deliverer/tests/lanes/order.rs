@@ -92,3 +92,24 @@ fn retries_are_not_starved_by_a_stream_of_events() {
         assert!(at_ms.is_some_and(|ms| (5_000..6_000).contains(&ms)), "{at_ms:?}");
     });
 }
+
+/// DLV-head-of-line: one request that hangs delays no other, as long as there is room beside it.
+#[test]
+fn a_new_event_does_not_wait_for_one_that_hangs() {
+    run(async {
+        let world = World::new(endpoint(), 15_000, |_, _| OK);
+        world.add_all(0..1, 0).await;
+        let events = async {
+            for n in 1..4 {
+                sleep(Duration::from_secs(2)).await;
+                world.add(n, i64::try_from(n).unwrap() * 2, |delivery| delivery).await;
+            }
+        };
+        join!(world.host(0, 60), events);
+        assert!(world.all(State::Succeeded), "{:?}", world.states());
+        let began: Vec<i64> = world.began().iter().map(|turn| turn.0).collect();
+        for (n, began) in (0_i64..).zip(&began) {
+            assert!((n * 2_000..=n * 2_000 + 1_100).contains(began), "{n} began at {began} ms");
+        }
+    });
+}

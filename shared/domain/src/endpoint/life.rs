@@ -47,6 +47,9 @@ pub struct Release {
     pub rate: u32,
 }
 
+/// How long the one try of a redelivery may be waited for. Its event is kept as long.
+const ONE_TRY_WAITS: Duration = Duration::from_hours(24);
+
 impl Endpoint {
     /// Times for which deliveries were held that an endpoint remembers: the oldest go first.
     pub const MAX_HELD: usize = 20;
@@ -86,6 +89,23 @@ impl Endpoint {
             }
         }
         deadline
+    }
+
+    /// When a delivery is given up without a further attempt: at its deadline. One that a person wants to be tried once has
+    /// its deadline at once, and waits for its one try for a day, where its endpoint is left alone or its owner has to fetch
+    /// it.
+    pub fn untried_until(&self, delivery: &Delivery, tried_for: Duration) -> Timestamp {
+        let deadline = self.deadline_of(delivery, tried_for);
+        match &delivery.redelivered {
+            Some(mark)
+                if delivery.deadline <= mark.at
+                    && delivery.attempts == mark.after
+                    && delivery.begun.is_none() =>
+            {
+                deadline.max(mark.at.saturating_add(ONE_TRY_WAITS).unwrap_or(Timestamp::MAX))
+            }
+            _ => deadline,
+        }
     }
 }
 

@@ -52,6 +52,9 @@ pub(crate) fn read(item: &Item) -> Stored<OutboxRow> {
     Ok(OutboxRow { event, relayed })
 }
 
+/// Set once a delivery of the event was given up, which a person may redeliver: the event stays.
+pub(crate) const KEPT: &str = "kept";
+
 /// Most endpoints that stand in a row as a list that a person can read. More stand as their bare bytes, 16 each: ten
 /// thousand of them are 160 KB of the 400 KB that an item may have.
 const LISTED: usize = 500;
