@@ -218,7 +218,11 @@ pub async fn change<P: Ports>(
     let checked = wanted.change(&api.limits, &mut found);
     found.done()?;
     let (tenant, id) = named(&names)?;
-    api.registry.endpoint(&tenant, id).await?.ok_or_else(absent)?;
+    let (old, _) = api.registry.endpoint(&tenant, id).await?.ok_or_else(absent)?;
+    // Its kind never changes.
+    let mut found = Findings::default();
+    wanted.fits(&old.destination, &mut found);
+    found.done()?;
     api.audit(tenant.as_str(), actor, "endpoint.change", &id.to_string(), now).await?;
     let (endpoint, _) = change_to(&api, &tenant, id, &checked, now).await?;
     Ok(axum::Json(EndpointView::whole(&api, endpoint).await?))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use domain::{
-    id::TenantId,
+    id::{EventId, TenantId},
     outbox::OutboxRow,
     ports::{Outbox as _, Stored},
 };
@@ -20,6 +20,9 @@ use crate::{
 
 /// Events that one list shows, at most, and if nobody says how many: each is read, for its type and its labels.
 const LISTED: usize = 50;
+
+/// Events of its last millisecond that a page holds beside those: as many as a batch publishes.
+const OF_ONE_MOMENT: usize = 100;
 
 /// Events that are read at once.
 const WIDTH: usize = 10;
@@ -68,8 +71,8 @@ pub async fn list<P: Ports>(
     found.done()?;
     let before = before.flatten().unwrap_or(Timestamp::MAX);
 
-    let events = api.outbox.unmatched(&tenant, before, limit).await?;
-    let next = events.last().filter(|_| events.len() == limit).map(|(occurred, _)| *occurred);
+    let mut events = api.outbox.unmatched(&tenant, before, limit + OF_ONE_MOMENT).await?;
+    let next = end_page(&mut events, limit);
     let rows: Stored<Vec<Option<OutboxRow>>> = stream::iter(events)
         .map(|(_, id)| {
             let (api, tenant) = (&api, &tenant);
@@ -81,6 +84,19 @@ pub async fn list<P: Ports>(
     // A row may have expired since the index was read.
     let unmatched = rows?.into_iter().flatten().filter_map(view).collect();
     Ok(axum::Json(UnmatchedList { unmatched, next }))
+}
+
+/// Cuts events, the latest first, to a page, and says where the next one goes on. The page holds all of its last moment:
+/// the next begins before that.
+fn end_page(events: &mut Vec<(Timestamp, EventId)>, limit: usize) -> Option<Timestamp> {
+    let (last, _) = *events.get(limit.saturating_sub(1))?;
+    let all = events.len();
+    // By the millisecond, in which events are listed.
+    let end = events.partition_point(|(at, _)| at.as_millisecond() >= last.as_millisecond());
+    events.truncate(end);
+    let is_cut = end < all || all >= limit + OF_ONE_MOMENT;
+    let moment = Timestamp::from_millisecond(last.as_millisecond()).unwrap_or(last);
+    is_cut.then_some(moment)
 }
 
 fn view(row: OutboxRow) -> Option<Unmatched> {

@@ -148,20 +148,29 @@ pub async fn run(
             (source, Some(target.client))
         }
     };
-    if !listen.json {
-        writeln!(out, "Forwarding to {}. Ctrl-C ends it.", printable(&listen.forward))
-            .map_err(|error| closed(&error))?;
-    }
     let mut told = Told::default();
-    let ended = tokio::select! {
-        ended = forward_all(listen, &source, &forward, &mut told, out, err) => ended,
-        () = stop.wait() => Ok(()),
+    // Whatever ends it from here on, what was made is removed.
+    let ended = match greet(listen, out) {
+        Ok(()) => tokio::select! {
+            ended = forward_all(listen, &source, &forward, &mut told, out, err) => ended,
+            () = stop.wait() => Ok(()),
+        },
+        Err(complaint) => Err(complaint),
     };
     if let Some(admin) = admin.filter(|_| source.is_ours) {
         remove(listen, &admin, &source, err).await;
     }
     let _ = writeln!(err, "{} taken, {} not", told.taken, told.refused);
     ended
+}
+
+/// Says that it is ready.
+fn greet(listen: &Listen, out: &mut dyn Write) -> Result<(), Complaint> {
+    if listen.json {
+        return Ok(());
+    }
+    writeln!(out, "Forwarding to {}. Ctrl-C ends it.", printable(&listen.forward))
+        .map_err(|error| closed(&error))
 }
 
 /// Makes the endpoint, and says what its deliveries are verified with.

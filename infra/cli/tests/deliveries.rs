@@ -166,3 +166,19 @@ fn listening_makes_nothing_where_it_could_not_forward() {
     assert_eq!(fake.run(&alone).code, 2);
     assert!(fake.asked.lock().unwrap().is_empty());
 }
+
+/// An endpoint that nobody listens at gathers what its tenant sends.
+#[test]
+fn listening_removes_what_it_made_if_it_cannot_say_what_arrives() {
+    let fake = Fake::answering(201, &json!({"id": "ep_1", "token": "t", "secret": "s"}));
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut listen = std::process::Command::new(env!("CARGO_BIN_EXE_postern"));
+    listen.args(["listen", "--tenant", "acme", "--forward", "http://localhost:1/"]);
+    listen.args(["--subscriber", &fake.url, "--state"]).arg(fake.folder.path());
+    let ended = listen.stdout(full).output().unwrap();
+    assert!(!ended.status.success());
+    let asked = fake.asked.lock().unwrap();
+    let calls: Vec<_> = asked.iter().map(|asked| asked.call.as_str()).collect();
+    let all = "/v1/tenants/acme/endpoints";
+    assert_eq!(calls, [format!("POST {all}"), format!("DELETE {all}/ep_1")]);
+}

@@ -18,9 +18,9 @@ use crate::{
 /// Deliveries that are handed out at once, at most.
 pub const MAX_HANDED_OUT: usize = 100;
 
-/// Bytes of payloads that are handed out at once, and one delivery more: a response of Lambda ends at 6 MB, and text in
-/// base64 is a third longer.
-pub const MAX_BYTES: usize = 3_000_000;
+/// Bytes that the payloads take which are handed out at once, as they are written in the answer: one of Lambda ends at 6 MB,
+/// and holds headers and receipts too.
+pub const MAX_BYTES: usize = 5_000_000;
 
 /// Names one hand-out: the delivery, by its lane and its event, and the number of the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

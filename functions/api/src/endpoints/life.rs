@@ -197,11 +197,15 @@ pub async fn delete<P: Ports>(
         api.registry.endpoint(&tenant, id).await?.ok_or_else(absent)?;
         api.audit(tenant.as_str(), actor, "endpoint.delete", &id.to_string(), now).await?;
     }
-    for _ in 0..TRIES {
+    for left in (0..=TRIES).rev() {
         if let Some(gone) = gone(&api, &tenant, id).await? {
             // Also of one that was gone before: whoever deleted it may have died before this.
             wake(&api, &gone.endpoint, now).await?;
             return Ok(axum::Json(EndpointView::gone(gone)));
+        }
+        // The last try, too, is looked at.
+        if left == 0 {
+            break;
         }
         let Some((old, _)) = api.registry.endpoint(&tenant, id).await? else { continue };
         remind(&api, &old, now).await?;

@@ -157,11 +157,8 @@ impl Wanted {
 
     fn check(&self, limits: &Limits, found: &mut Findings) -> Checked {
         let destination = self.destination(limits, found);
-        if matches!(destination, Some(Destination::Queue(_) | Destination::Bus(_))) {
-            self.only_for_urls(found);
-        }
-        if matches!(destination, Some(Destination::Poll(_))) {
-            self.only_for_requests(found);
+        if let Some(destination) = &destination {
+            self.fits(destination, found);
         }
         check_range("concurrency", self.concurrency.flatten(), MAX_CONCURRENCY, found);
         check_range("rate", self.rate.flatten(), MAX_RATE, found);
@@ -183,6 +180,15 @@ impl Wanted {
             secret,
             kind: self.kind.unwrap_or_default(),
             test: self.test,
+        }
+    }
+
+    /// Whether an endpoint at this place has what is asked for; a change need not say where it is.
+    pub(super) fn fits(&self, destination: &Destination, found: &mut Findings) {
+        match destination {
+            Destination::Https(_) => {}
+            Destination::Queue(_) | Destination::Bus(_) => self.only_for_urls(found),
+            Destination::Poll(_) => self.only_for_requests(found),
         }
     }
 

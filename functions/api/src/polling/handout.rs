@@ -19,12 +19,13 @@ use flow::{
     leaving::{Content, Leaving, needs_payload},
     payload::{Opened, open},
 };
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::HeaderMap;
 use jiff::Timestamp;
 use signing::{EndpointSecret, Secret};
 
 use super::{Body, HandedOut};
-use crate::{Api, Ports, Problem, at_once};
+use crate::{Api, Ports, Problem, WIDTH, at_once};
 
 /// A due delivery, its pointer, and its bytes.
 struct Ready {
@@ -48,12 +49,14 @@ pub(super) async fn of<P: Ports>(
         return Ok((Vec::new(), more));
     }
     let secrets = opened(api, endpoint, secrets, now).await?;
-    let ready = due.into_iter().map(|due| render(api, endpoint, due));
+    let ready: Vec<_> = due.into_iter().map(|due| render(api, endpoint, due)).collect();
+    // Only as many are read as an answer holds, and those that are under way beside them.
+    let mut ready = stream::iter(ready).buffered(WIDTH);
     let mut bytes = 0;
     let mut within = Vec::new();
-    for ready in at_once(ready.collect()).await? {
-        bytes += ready.content.as_ref().map_or(0, |(_, content)| content.bytes.len());
-        // The first goes whatever its size: nothing is larger than an answer can be.
+    while let Some(ready) = ready.try_next().await? {
+        bytes += ready.content.as_ref().map_or(0, |(_, content)| in_answer(&content.bytes));
+        // The first goes whatever its size: an event of a megabyte is four of them at worst.
         if bytes > MAX_BYTES && !within.is_empty() {
             more = true;
             break;
@@ -65,6 +68,21 @@ pub(super) async fn of<P: Ports>(
         within.into_iter().map(|ready| mark(api, endpoint, ready, &secrets, &by, (now, until)));
     let handed = at_once(marks.collect()).await?;
     Ok((handed.into_iter().flatten().collect(), more))
+}
+
+/// How many bytes of Lambda's answer a body takes: it stands in ours as a text, and ours stands in Lambda's as one. So a
+/// quote is written with three signs of escape, and a line break with two.
+fn in_answer(body: &[u8]) -> usize {
+    if str::from_utf8(body).is_err() {
+        return body.len().div_ceil(3) * 4;
+    }
+    let written = |byte: &u8| match byte {
+        b'"' | b'\\' => 4,
+        b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 3,
+        0x00..=0x1f => 7,
+        _ => 1,
+    };
+    body.iter().map(written).sum()
 }
 
 type Due = (LaneId, Pointer, Delivery);

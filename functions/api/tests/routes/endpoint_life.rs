@@ -269,6 +269,23 @@ async fn a_deletion_is_done_though_others_change_the_endpoint() {
 }
 
 #[tokio::test]
+async fn a_deletion_that_is_done_at_the_last_try_says_so_and_wakes_the_lanes() {
+    let (postern, path, id) = with_endpoint().await;
+    let (others, mut left) = (Arc::downgrade(&postern.0), 3);
+    postern.0.registry.chaos.set(move |_, call| {
+        if call == "configure.remove_endpoint" && left > 0 {
+            left -= 1;
+            let api = others.upgrade().unwrap();
+            let mut tables = api.registry.tables();
+            tables.endpoints.get_mut(&(acme(), id)).unwrap().0.rate = Some(100 + left);
+        }
+        None
+    });
+    postern.delete(&path).await.good(200);
+    assert_eq!(woken(&postern).len(), 3);
+}
+
+#[tokio::test]
 async fn a_test_event_goes_to_one_endpoint_by_the_way_of_all_events() {
     let (postern, path, id) = with_endpoint().await;
     let wanted = json!({"url": "https://other.example.com/"});

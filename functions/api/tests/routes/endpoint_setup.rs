@@ -254,3 +254,16 @@ async fn a_setup_whose_answer_was_lost_is_repeated() {
     assert_eq!(there["changed"], false);
     assert_eq!(postern.0.registry.tables().endpoints.len(), 1);
 }
+
+/// A change that does not say where the endpoint is keeps it to the rules of where it is.
+#[tokio::test]
+async fn a_change_knows_what_the_kind_of_an_endpoint_does_not_have() {
+    let postern = Deployment::new();
+    let made = postern.post("/v1/tenants/acme/endpoints", &json!({"poll": true})).await.good(201);
+    let path = format!("/v1/tenants/acme/endpoints/{}", made["id"].as_str().unwrap());
+    let wanted = json!({"rate": 5, "auth": {"kind": "bearer", "secret": "a-token-of-some-length"}});
+    let answer = postern.patch(&path, &wanted).await;
+    answer.problem(422, "invalid-request");
+    assert_eq!(answer.fields(), ["auth", "rate"]);
+    postern.patch(&path, &json!({"rate": null, "description": "x"})).await.good(200);
+}

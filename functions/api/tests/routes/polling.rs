@@ -412,3 +412,29 @@ async fn no_gateway_opens_the_routes_of_another() {
     }
     through("ANY /v1/{proxy+}", &polled.path()).await.problem(404, "no-such-route");
 }
+
+/// Lambda takes 6 MB of answer, in which ours stands as a text: each of its quotes costs four bytes there. What it does not
+/// take was handed out to nobody, and would be chosen again for ever.
+#[tokio::test]
+async fn a_page_fits_into_an_answer_of_lambda_whatever_the_payloads_are_made_of() {
+    let polled = Polled::new().await;
+    let payload = format!("[{}\"\"]", "\"\",".repeat(80_000)).into_bytes();
+    for n in 0..20 {
+        let (_, id) = polled.owe(n).await;
+        let mut tables = polled.postern.0.outbox.tables();
+        let row = tables.outbox.values_mut().find(|row| row.event.id == id).unwrap();
+        row.event.payload = domain::outbox::Payload::Inline(payload.clone());
+    }
+    let mut seen = 0;
+    loop {
+        let answer = polled.call(&polled.path(), &json!({"max": 20})).await;
+        let handed = serde_json::to_string(&answer.text).unwrap().len();
+        assert!(handed < 6 * 1024 * 1024, "{handed} bytes");
+        let answer = answer.good(200);
+        seen += answer["deliveries"].as_array().unwrap().len();
+        assert_eq!(answer["more"], json!(seen < 20), "{seen}");
+        if seen == 20 {
+            break;
+        }
+    }
+}

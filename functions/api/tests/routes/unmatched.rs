@@ -74,3 +74,35 @@ async fn a_question_that_makes_no_sense_is_told_all_that_is_wrong_with_it() {
     assert_eq!(answer.fields(), ["tenant", "before", "limit"]);
     postern.get(&format!("{PATH}?whatever=1")).await.problem(422, "invalid-request");
 }
+
+/// A batch is published within a millisecond or two.
+#[tokio::test]
+async fn events_of_one_moment_are_not_lost_between_two_pages() {
+    let postern = Deployment::new();
+    for n in 0..100 {
+        let event = OutboxEvent {
+            id: EventId::derived(at(n / 40), &[&n.to_string()]),
+            tenant: "acme".parse().unwrap(),
+            event_type: "invoice.payd".to_owned(),
+            schema_version: 1,
+            aggregate_id: "in_1".to_owned(),
+            aggregate_version: None,
+            payload: Payload::Inline(b"{}".to_vec()),
+            occurred_at: at(n / 40),
+            traceparent: None,
+            labels: std::collections::BTreeMap::new(),
+        };
+        postern.0.outbox.publish(&event, None).await.unwrap();
+        let relayed = Relayed { at: at(20), endpoints: Vec::new() };
+        postern.0.outbox.mark(&event.tenant, event.id, &relayed).await.unwrap();
+    }
+    let (mut seen, mut path) = (std::collections::BTreeSet::new(), PATH.to_owned());
+    loop {
+        let page = postern.get(&path).await.good(200);
+        let events = page["unmatched"].as_array().unwrap();
+        seen.extend(events.iter().map(|event| event["event_id"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("{PATH}?before={next}");
+    }
+    assert_eq!(seen.len(), 100);
+}
