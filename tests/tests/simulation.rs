@@ -36,6 +36,12 @@ mod promises;
 mod run;
 #[path = "simulation/scenes.rs"]
 mod scenes;
+#[path = "simulation/sending.rs"]
+mod sending;
+#[path = "simulation/sending_end.rs"]
+mod sending_end;
+#[path = "simulation/sending_scenes.rs"]
+mod sending_scenes;
 #[path = "simulation/subscriber.rs"]
 mod subscriber;
 #[path = "simulation/things.rs"]
