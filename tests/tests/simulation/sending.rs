@@ -31,7 +31,7 @@ use runtime::telemetry::Metrics;
 use serde_json::{Value, json};
 use sweeper::{Sweeper, errands::Errands};
 use testkit::{
-    chaos::Chaos,
+    chaos::{Chaos, Fault, When},
     memory::{MemoryKeyring, MemoryQueue, MemorySecrets, Store},
 };
 use tower::ServiceExt as _;
@@ -110,8 +110,12 @@ pub(crate) enum Step {
     Silence,
     /// The first event is sent again to an endpoint.
     Redeliver(usize),
-    /// This selection is sent again, so many each second.
-    RedeliverMany(&'static str, u32),
+    /// This selection is sent again.
+    RedeliverMany(&'static str),
+    /// What was given up is, while the api can only write down that it should be.
+    RedeliverLater,
+    /// Somebody does this with the redelivery of many.
+    Halt(&'static str),
     /// What the receiver of an endpoint answers next; then 204.
     Answers(usize, &'static [u16]),
     /// How many seconds each attempt takes.
@@ -310,11 +314,23 @@ impl Sending {
                 );
                 self.ask(&path, None, &[]).await.0
             }
-            Step::RedeliverMany(select, rate) => {
+            Step::RedeliverMany(select) => {
                 let select: Value = serde_json::from_str(select).unwrap();
-                let body = json!({ "select": select, "rate": rate, "reason": "it is mended" });
+                let body = json!({ "select": select, "rate": 100, "reason": "it is mended" });
                 let key = [("idempotency-key", "again")];
                 self.ask("/v1/tenants/acme/redeliveries", Some(&body), &key).await.0
+            }
+            Step::RedeliverLater => {
+                let chaos = &self.api.deliveries.chaos;
+                chaos.on("redeliver.log", When::Before, Fault::Unavailable);
+                let body = json!({ "rate": 100, "reason": "it is mended" });
+                let begun = self.ask("/v1/tenants/acme/redeliveries", Some(&body), &[]).await.0;
+                chaos.heal();
+                begun
+            }
+            Step::Halt(what) => {
+                let id = *self.api.registry.tables().redeliveries.keys().next().unwrap();
+                self.ask(&format!("/v1/tenants/acme/redeliveries/{id}/{what}"), None, &[]).await.0
             }
             Step::Answers(n, answers) => {
                 let endpoint = self.made.borrow()[n].0;

@@ -41,7 +41,6 @@ const WRITES: [&str; 27] = [
     "deliveries.record",
     "deliveries.point",
     "deliveries.unpoint",
-    "deliveries.redeliver",
     "deliveries.note_health",
     "notices.tell",
     "configure.audit",
@@ -49,6 +48,7 @@ const WRITES: [&str; 27] = [
     "configure.remove_endpoint",
     "redeliveries.start",
     "redeliveries.advance",
+    "redeliveries.halt",
     "redeliveries.close",
     "redeliver.redeliver_as",
     "events.keep",
@@ -91,6 +91,24 @@ fn scenes() -> Vec<Scene> {
             Drain,
         ];
         [&out[..], &failed, &[Wait(60)], more].concat()
+    };
+    let begun = |more: &[Step]| {
+        let first = [
+            Publish("y"),
+            Relay,
+            Answers(0, &[500, 500]),
+            Answers(1, &[500, 500]),
+            Drain,
+            Drain,
+            Wait(5 * DAY),
+            Purge,
+            Sweep,
+            Drain,
+            Drain,
+            Wait(60),
+            RedeliverLater,
+        ];
+        given_up(&[&first[..], more].concat())
     };
     vec![
         scene("it is published", &[], Publish("x"), sent),
@@ -165,32 +183,14 @@ fn scenes() -> Vec<Scene> {
         scene("an endpoint is deleted", &out, Delete(0), ["Cancelled Succeeded"; 2]),
         scene("it is cancelled", &under_way(&[Delete(0)]), Drain, ["Cancelled Succeeded"; 2]),
         scene("it is sent again", &under_way(&[Drain, Drain]), Redeliver(0), sent),
-        scene("what was given up is sent again", &given_up(&[]), RedeliverMany("{}", 100), sent),
-        scene(
-            "what was given up is sent again, one each second",
-            &given_up(&[
-                Publish("y"),
-                Relay,
-                Answers(0, &[500, 500]),
-                Answers(1, &[500, 500]),
-                Drain,
-                Drain,
-                Wait(5 * DAY),
-                Purge,
-                Sweep,
-                Drain,
-                Drain,
-                Wait(60),
-                RedeliverMany("{}", 1),
-                Wait(60),
-            ]),
-            Sweep,
-            sent,
-        ),
+        scene("what was given up is sent again", &given_up(&[]), RedeliverMany("{}"), sent),
+        scene("the sweeper goes on with it", &begun(&[]), Sweep, sent),
+        scene("it is cancelled midway", &begun(&[]), Halt("cancel"), ["Dead"; 2]),
+        scene("it goes on after a halt", &begun(&[Halt("pause")]), Halt("resume"), sent),
         scene(
             "what never came is made",
             &under_way(&[Drain, Drain, Add("c")]),
-            RedeliverMany(r#"{"missing":true,"from":"2027-01-01T00:00:00Z"}"#, 100),
+            RedeliverMany(r#"{"missing":true,"from":"2027-01-01T00:00:00Z"}"#),
             sent,
         ),
         polled("it is fetched", &out, Poll(0), sent),
