@@ -128,7 +128,7 @@ pub(crate) enum Step {
 
 impl Step {
     /// Whether somebody waits for an answer, and asks again without one.
-    fn is_asked(self) -> bool {
+    pub(crate) fn is_asked(self) -> bool {
         !matches!(self, Self::Relay | Self::RelayInSteps | Self::Drain | Self::Sweep)
     }
 }

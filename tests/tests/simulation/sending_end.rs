@@ -6,6 +6,7 @@ use domain::{
     delivery::{Delivery, State},
     id::{EndpointId, EventId},
     lane::{LaneId, Pointer},
+    redelivery::State as Stands,
 };
 use testkit::memory::Tables;
 
@@ -95,8 +96,11 @@ impl Sending {
             .any(|((lane, _), _)| !is_held(lane));
         let pointed = tables.pointers.iter().any(|(lane, _)| !is_held(lane));
         let is_due = tables.lanes.values().any(|lane| lane.wake_at.is_some_and(|at| at <= now()));
+        let is_at_work = registry.open_redeliveries.iter().any(|id| {
+            registry.redeliveries.get(id).is_some_and(|work| work.state() == Stands::Running)
+        });
         let unrelayed = self.api.outbox.tables().outbox.values().any(|row| row.relayed.is_none());
-        !is_owed && !pointed && !is_due && !unrelayed && registry.open_redeliveries.is_empty()
+        !is_owed && !pointed && !is_due && !unrelayed && !is_at_work
     }
 
     fn stands(&self) -> BTreeSet<String> {

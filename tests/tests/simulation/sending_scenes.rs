@@ -268,3 +268,29 @@ async fn a_fault_at_any_call_of_sending_ends_like_no_fault() {
     let missed: Vec<_> = WRITES.iter().filter(|write| !written.contains(*write)).collect();
     assert!(missed.is_empty(), "no scene writes {missed:?}, only {written:?}");
 }
+
+/// DLV-disabled-events-vanish, DLV-discarded-retry-stuck: who asked for it dies with the call, and nobody asks again. It is
+/// done, or it is as if nobody had asked.
+#[tokio::test]
+async fn what_dies_and_is_not_asked_for_again_is_done_or_is_not() {
+    // A test event that nobody was told of is worth nothing; the lane sends it when it wakes for another one.
+    let is_owed = |scene: &Scene| scene.act.is_asked() && !matches!(scene.act, Step::Trial(_));
+    for scene in scenes().into_iter().filter(is_owed) {
+        let (calls, done) = scene.undisturbed().await;
+        let not_done = scene.begin().await.end(scene.name).await;
+        let ends = [done, not_done].map(|end| (end.stands, end.endpoints));
+        for (chaos, calls) in calls.iter().enumerate() {
+            for (n, call) in (0..).zip(calls) {
+                for when in [When::Before, When::After] {
+                    let world = scene.begin().await;
+                    world.chaos()[chaos].at(n, when, Fault::Crash);
+                    let died = world.chaos()[chaos].until_crash(world.take(scene.act)).await;
+                    let told = format!("{}: {when:?} {call}", scene.name);
+                    assert!(died.is_none(), "{told}");
+                    let End { stands, endpoints, .. } = world.end(&told).await;
+                    assert!(ends.contains(&(stands.clone(), endpoints)), "{told}: {stands:?}");
+                }
+            }
+        }
+    }
+}
