@@ -181,6 +181,12 @@ fn scenes() -> Vec<Scene> {
             sent,
         ),
         scene("an endpoint is deleted", &out, Delete(0), ["Cancelled Succeeded"; 2]),
+        scene(
+            "one that is disabled is deleted",
+            &under_way(&[Endpoint(0, "disable"), Drain, Drain]),
+            Delete(0),
+            ["Cancelled Succeeded"; 2],
+        ),
         scene("it is cancelled", &under_way(&[Delete(0)]), Drain, ["Cancelled Succeeded"; 2]),
         scene("it is sent again", &under_way(&[Drain, Drain]), Redeliver(0), sent),
         scene("what was given up is sent again", &given_up(&[]), RedeliverMany("{}"), sent),
