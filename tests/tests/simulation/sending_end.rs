@@ -37,7 +37,8 @@ impl Sending {
         let first = self.stands();
         let endpoints = self.endpoints();
         self.receivers.recover();
-        for n in 0..self.made.borrow().len() {
+        let many = self.made.borrow().len();
+        for n in 0..many {
             // One that is gone stays so.
             self.take(Step::Endpoint(n, "enable?release_rate=1000")).await;
         }
@@ -77,7 +78,7 @@ impl Sending {
             }
             self.advance(60);
         }
-        panic!("{told}: not at rest: {:?}", self.stands());
+        assert!(self.is_at_rest(), "{told}: not at rest: {:?}", self.stands());
     }
 
     /// Whether no lane is due, and nobody owes anything to an endpoint that may get it.
