@@ -3,10 +3,11 @@
 //! A provider sends events, in any order, more than once, and again after a 503. Queues repeat, reorder, delay and lose
 //! messages. Stores throttle, lose answers and refuse transactions. Processes die at any call. Operators pause, resume and
 //! replay; somebody reads the provider's list; of things without versions the state is asked for, and the answer may be
-//! old. The clock is the
-//! simulation's. Then the storm is over, all messages are lost, and everything must come to rest: every accepted event
+//! old. The clock is the simulation's. Then the storm is over, all messages are lost, and everything must come to rest: every accepted event
 //! finished, or parked with a reason; every object at its newest version; every change told once. What should be is told by a
 //! model that asks nothing of the product ([`model`], [`business`], [`things`]).
+//!
+//! Beside the storms there are [`scenes`] of the worker and [`sending_scenes`], in which one call goes wrong at a time.
 //!
 //! `POSTERN_SEED=123 cargo test -p tests --test simulation a_storm` replays one seed; `POSTERN_SEEDS=5000` tries more.
 //! Each mutation of [`ports::Broken`] breaks one promise on purpose, and must be noticed.
@@ -36,6 +37,12 @@ mod promises;
 mod run;
 #[path = "simulation/scenes.rs"]
 mod scenes;
+#[path = "simulation/sending.rs"]
+mod sending;
+#[path = "simulation/sending_end.rs"]
+mod sending_end;
+#[path = "simulation/sending_scenes.rs"]
+mod sending_scenes;
 #[path = "simulation/subscriber.rs"]
 mod subscriber;
 #[path = "simulation/things.rs"]

@@ -375,7 +375,7 @@ pub(crate) fn sweeper<'w>(world: &'w World, _: &mut StdRng) -> Option<Process<'w
 }
 
 /// A provider that never answers; in this world no key is fetched.
-struct Nobody;
+pub(crate) struct Nobody;
 
 impl Provider for Nobody {
     async fn call(&self, _: &Call) -> Result<Answered, NoAnswer> {

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The deliverer's rules: the template's defaults.
-const RULES: Rules = Rules {
+pub(crate) const RULES: Rules = Rules {
     lease: Duration::from_secs(60),
     schedule: Schedule {
         backoff: Backoff {
