@@ -1,6 +1,6 @@
 //! Endpoints: their whole life, from being added to being deleted.
 //!
-//! [`wanted`] is what may be asked of one, [`sealing`] and [`strength`] are about their secrets, [`life`] stops and starts
+//! `wanted` is what may be asked of one, `sealing` and `strength` are about their secrets, [`life`] stops and starts
 //! them, [`configure`] sets one up in one call, [`token`] lets its owner poll it, [`trial`] sends a test event, [`view`] is how they are shown. Every change
 //! is written on the condition that the endpoint is as it was read, and every one has its entry in the audit.
 

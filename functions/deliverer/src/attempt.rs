@@ -1,6 +1,6 @@
 //! One attempt: the bytes as they were published, sent once.
 //!
-//! One state machine for three kinds of endpoint. What differs is here: a [`post`] is signed now, a [`message`] goes to a
+//! One state machine for three kinds of endpoint. What differs is here: a `post` is signed now, a [`message`] goes to a
 //! queue, an [`entry`] to a bus. The id and the bytes never change; timestamp and signature belong to the attempt, so that
 //! a retry after ten hours passes the same freshness check as the first try. The event's id is the idempotency key, the
 //! same on every try and on every redelivery.

@@ -68,7 +68,7 @@ fn of_dial(error: &io::Error) -> Cause {
 const MAX_LOGGED: usize = 32;
 
 /// Addresses that were dialled last, in order, for tests and for operators. The oldest go when there are more than
-/// [`MAX_LOGGED`]; all are counted.
+/// `MAX_LOGGED`; all are counted.
 #[derive(Clone, Debug, Default)]
 pub struct Dialled(Arc<Mutex<Log>>);
 
