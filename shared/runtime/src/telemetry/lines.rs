@@ -2,7 +2,8 @@
 
 use std::{fmt, io::Write as _};
 
-use serde_json::{Map, Number, Value};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde_json::{Number, Value};
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -28,9 +29,10 @@ impl<W> Lines<W> {
     }
 }
 
-/// The fields of a span, kept with it.
+/// What a span or an event knows; what comes later under the same name is what counts. There is a line for each attempt, so
+/// that names are not copied.
 #[derive(Default)]
-struct Fields(Map<String, Value>);
+struct Fields(Vec<(&'static str, Value)>);
 
 impl<S, W> Layer<S> for Lines<W>
 where
@@ -64,18 +66,36 @@ where
         line.put("level", Value::String(event.metadata().level().to_string()));
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
             if let Some(fields) = span.extensions().get::<Fields>() {
-                line.0.extend(fields.0.clone());
+                for (name, value) in &fields.0 {
+                    line.put(name, value.clone());
+                }
             }
         }
         event.record(&mut line);
+        line.0.sort_unstable_by_key(|(name, _)| *name);
+        let Ok(mut text) = serde_json::to_vec(&line) else { return };
+        text.push(b'\n');
         // One write for each line, so that lines do not mix. A log that cannot be written has nobody to tell.
-        let _ = self.to.make_writer().write_all(format!("{}\n", Value::Object(line.0)).as_bytes());
+        let _ = self.to.make_writer().write_all(&text);
     }
 }
 
 impl Fields {
-    fn put(&mut self, name: &str, value: Value) {
-        self.0.insert(name.to_owned(), value);
+    fn put(&mut self, name: &'static str, value: Value) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
     }
 }
 
@@ -97,7 +117,13 @@ impl Visit for Fields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field.name(), value.chars().take(MAX_TEXT).collect::<String>().into());
+        // Nothing to cut in a text of so few bytes.
+        let text = if value.len() <= MAX_TEXT {
+            value.to_owned()
+        } else {
+            value.chars().take(MAX_TEXT).collect()
+        };
+        self.put(field.name(), text.into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
