@@ -98,6 +98,7 @@ fn limits(env: &mut Env) -> Option<crate::Limits> {
     let own_bus = env.parsed("OPS_BUS_ARN", "the ARN of an event bus");
     let own_queues = env.text("OWN_QUEUES");
     let endpoints_per_tenant = env.number("ENDPOINTS_PER_TENANT", 1..=10_000_usize);
+    let concurrency = env.number("ENDPOINT_CONCURRENCY", 1..=100);
     let payload_bytes = env.number("PAYLOAD_MAX_BYTES", 1..=1_000_000_usize);
     let first_due: Option<Duration> = env.millis("FIRST_DUE_MS", 1..=DAY);
     let delivery_deadline = env.millis("DELIVERY_DEADLINE_MS", 1..=30 * DAY);
@@ -110,6 +111,7 @@ fn limits(env: &mut Env) -> Option<crate::Limits> {
         reach: Reach::new(own_bus?, own_queues?.split(',').map(str::to_owned).collect()),
         addresses: addresses?,
         endpoints_per_tenant: endpoints_per_tenant?,
+        concurrency: concurrency?,
         payload_bytes: payload_bytes?,
         first_due: first_due?,
         delivery_deadline: delivery_deadline?,

@@ -119,6 +119,8 @@ pub struct Limits {
     pub reach: domain::destination::Reach,
     /// Endpoints that a tenant may have.
     pub endpoints_per_tenant: usize,
+    /// Requests at once to an endpoint that does not say.
+    pub concurrency: u32,
     /// Bytes of an outgoing event's payload.
     pub payload_bytes: usize,
     /// When the sweeper looks for an event that was re-armed.

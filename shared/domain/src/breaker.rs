@@ -104,10 +104,17 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// The width with which a lane is begun.
-    pub fn new(breaker: &Breaker, most: usize) -> Self {
+    /// The width with which a lane is begun: one after a pause, else what the last look had come to, else all.
+    pub fn new(breaker: &Breaker, reached: Option<u32>, most: usize) -> Self {
         let most = most.max(1);
-        Self { width: if breaker.is_probing() { 1 } else { most }, most, successes: 0 }
+        let reached = reached.and_then(|reached| usize::try_from(reached).ok()).unwrap_or(most);
+        let width = if breaker.is_probing() { 1 } else { reached.clamp(1, most) };
+        Self { width, most, successes: 0 }
+    }
+
+    /// What the next look begins with; `None`: all.
+    pub fn reached(&self) -> Option<u32> {
+        u32::try_from(self.width).ok().filter(|_| self.width < self.most)
     }
 
     /// How many may be under way now.
@@ -245,7 +252,7 @@ mod tests {
     #[test]
     fn an_endpoint_that_has_rested_is_begun_with_one() {
         let rested = Breaker::default().rested(at(5));
-        assert_eq!((rested.open(at(5)), Ramp::new(&rested, 5).width()), (None, 1));
+        assert_eq!((rested.open(at(5)), Ramp::new(&rested, None, 5).width()), (None, 1));
         assert_eq!(rested.after(&LIMITS, &OK, at(6)), Breaker::default());
         // A longer pause stays one.
         let opened = run(&vec![BROKEN; 10], at(0));
@@ -256,7 +263,7 @@ mod tests {
     #[test]
     fn after_a_pause_the_width_grows_with_successes() {
         let paused = Breaker { failures: 10, open_until: Some(at(0)) };
-        let mut ramp = Ramp::new(&paused, 5);
+        let mut ramp = Ramp::new(&paused, None, 5);
         let mut widths = vec![ramp.width()];
         for _ in 0..9 {
             ramp = ramp.after(&OK);
@@ -265,7 +272,23 @@ mod tests {
         assert_eq!(widths, [1, 2, 2, 4, 4, 4, 4, 5, 5, 5]);
         assert_eq!(ramp.after(&slow_down(1)).width(), 1);
         assert_eq!(ramp.after(&BROKEN).width(), 5);
-        assert_eq!(Ramp::new(&Breaker::default(), 5).width(), 5);
-        assert_eq!(Ramp::new(&Breaker::default(), 0).width(), 1);
+        assert_eq!(Ramp::new(&Breaker::default(), None, 5).width(), 5);
+        assert_eq!(Ramp::new(&Breaker::default(), None, 0).width(), 1);
+    }
+
+    #[test]
+    fn a_ramp_goes_on_where_the_last_look_left_it() {
+        let check = |breaker: Breaker, reached: Option<u32>, most: usize, width: usize| {
+            let ramp = Ramp::new(&breaker, reached, most);
+            assert_eq!(ramp.width(), width, "{reached:?} of {most}");
+            assert_eq!(ramp.reached(), u32::try_from(width).ok().filter(|_| width < most));
+        };
+        let paused = Breaker { failures: 10, open_until: Some(at(0)) };
+        check(Breaker::default(), Some(2), 5, 2);
+        check(Breaker::default(), Some(5), 5, 5);
+        // Fewer are allowed since.
+        check(Breaker::default(), Some(4), 3, 3);
+        check(Breaker::default(), Some(0), 5, 1);
+        check(paused, Some(4), 5, 1);
     }
 }

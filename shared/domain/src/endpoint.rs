@@ -165,9 +165,12 @@ impl Endpoint {
         lanes.max_by_key(|lanes| lanes.from).map_or(1, |lanes| lanes.count.max(1))
     }
 
-    /// How many deliveries of one lane may be under way at once: the endpoint's share, shared out between its lanes.
-    pub fn lane_width(&self, default: u32, now: Timestamp) -> usize {
-        let share = self.concurrency.unwrap_or(default) / u32::from(self.lane_count(now));
+    /// How many deliveries of one lane may be under way at once: its part of the endpoint's concurrency, which is shared
+    /// out between all lanes at work. One at least: who saves an endpoint sees to it that there are enough for all.
+    pub fn lane_width(&self, lane: u16, default: u32, now: Timestamp) -> usize {
+        let all = self.concurrency.unwrap_or(default);
+        let lanes = u32::from(self.lanes_at_work(now));
+        let share = all / lanes + u32::from(u32::from(lane) < all % lanes);
         usize::try_from(share).unwrap_or(usize::MAX).max(1)
     }
 }
@@ -247,16 +250,20 @@ mod tests {
 
     #[test]
     fn concurrency_is_shared_out_between_lanes() {
-        let check = |concurrency: Option<u32>, lanes: u16, expected: usize| {
+        let check = |concurrency: Option<u32>, lanes: u16, expected: &[usize]| {
             let lanes = vec![LaneCount { from: at(0), count: lanes }];
             let endpoint = Endpoint { concurrency, lanes, ..endpoint(&[]) };
-            assert_eq!(endpoint.lane_width(5, at(2000)), expected);
+            let lanes = 0..endpoint.lane_count(at(2000));
+            let widths: Vec<_> = lanes.map(|lane| endpoint.lane_width(lane, 5, at(2000))).collect();
+            assert_eq!(widths, expected);
         };
-        check(None, 1, 5);
-        check(Some(10), 1, 10);
-        check(Some(10), 4, 2);
-        check(Some(2), 4, 1);
-        check(Some(0), 1, 1);
-        check(None, 0, 5);
+        check(None, 1, &[5]);
+        check(Some(10), 1, &[10]);
+        check(Some(10), 4, &[3, 3, 2, 2]);
+        check(Some(4), 4, &[1, 1, 1, 1]);
+        check(Some(0), 1, &[1]);
+        check(None, 0, &[5]);
+        // Only a row of before this was a rule.
+        check(Some(2), 4, &[1, 1, 1, 1]);
     }
 }

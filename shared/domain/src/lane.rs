@@ -71,6 +71,8 @@ pub struct Left {
     pub breaker: Breaker,
     /// When more may begin.
     pub paced: Paced,
+    /// How many were under way at once, at the end, to an endpoint that is recovering; `None`: as many as may.
+    pub ramp: Option<u32>,
 }
 
 /// What became of a try to take a lane.

@@ -365,6 +365,14 @@ pub trait Fanout: Sync {
     /// Puts a delivery if it is absent, and the pointer that makes it due.
     fn put(&self, new: &NewDelivery) -> impl Future<Output = Stored<()>> + Send;
 
+    /// Puts a new delivery with its pointer and wakes its lane: all of it or nothing. For a delivery that no row elsewhere
+    /// owes, so that nobody would repair a part of it.
+    fn put_awake(
+        &self,
+        new: &NewDelivery,
+        now: Timestamp,
+    ) -> impl Future<Output = Stored<()>> + Send;
+
     /// Wakes a lane: counts `wakes` up, and sets `wake_at` so that the sweeper finds it too.
     fn wake(&self, lane: &LaneId, now: Timestamp) -> impl Future<Output = Stored<()>> + Send;
 }

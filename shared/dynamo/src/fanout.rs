@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use domain::{
+    commit::Reason,
     delivery::{NewDelivery, State},
     lane::{LaneId, Pointer},
     ports::{Fanout, Stored},
@@ -11,11 +12,12 @@ use domain::{
 use jiff::Timestamp;
 
 use crate::{
+    error::cancelled,
     expression::Expression,
     item::{Item, Writer},
     items::{delivery, lane},
     keys,
-    table::{Table, Write},
+    table::{Table, Transacted, Write, transact_in_lane},
 };
 
 /// The table of lanes and deliveries.
@@ -68,6 +70,24 @@ impl Fanout for DeliveriesTable {
         // The delivery may end, or move, before this is written. Its holder finds a pointer too many and deletes it;
         // nobody would find one too few.
         self.table().put_anyway(pointer(lane, &Pointer::of(&delivery))).await
+    }
+
+    async fn put_awake(&self, new: &NewDelivery, now: Timestamp) -> Stored<()> {
+        let NewDelivery { lane, delivery } = new;
+        let table = self.table();
+        let actions = vec![
+            table.putting(delivery::write(lane, delivery)?, &Expression::absent())?,
+            table.putting(pointer(lane, &Pointer::of(delivery)), &Expression::new())?,
+            table.updating(keys::lane(lane), &lane::wake(lane, self.shards, now))?,
+        ];
+        match transact_in_lane(&self.client, actions).await? {
+            Transacted::Done => Ok(()),
+            // The answer to our own write was lost, and the client has tried again.
+            Transacted::Cancelled(reasons) if reasons.first() == Some(&Reason::ConditionFailed) => {
+                Ok(())
+            }
+            Transacted::Cancelled(reasons) => Err(cancelled(&reasons)),
+        }
     }
 
     async fn wake(&self, id: &LaneId, now: Timestamp) -> Stored<()> {

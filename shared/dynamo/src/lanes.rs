@@ -74,6 +74,7 @@ impl Lanes for DeliveriesTable {
             .set_or_clear("open_until", left.breaker.open_until.map(ms))
             .set_or_clear("paced_until", left.paced.until.map(ms))
             .set_or_clear("held_paced_until", left.paced.held.map(ms))
+            .set_or_clear("ramp", left.ramp.map(n))
             .set_or_clear("wake_at", wake_at.map(ms))
             .set_or_clear("wake_shard", wake_at.map(|_| keys::wake_shard(&hold.lane, self.shards)))
             .clear(["owner", "lease_until"])

@@ -213,6 +213,7 @@ impl Sending {
                 Vec::new(),
             ),
             endpoints_per_tenant: 50,
+            concurrency: 5,
             payload_bytes: 1_000_000,
             first_due: Duration::from_secs(120),
             delivery_deadline: RULES.delivery_deadline,

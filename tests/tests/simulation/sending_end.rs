@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    delivery::{Delivery, State},
+    delivery::State,
     id::{EndpointId, EventId},
-    lane::{LaneId, Pointer},
+    lane::LaneId,
     redelivery::State as Stands,
 };
-use testkit::memory::Tables;
 
 use crate::{
     sending::{Sending, Step},
@@ -90,11 +89,10 @@ impl Sending {
             let health = tables.health.get(&key).cloned().unwrap_or_default();
             registry.endpoints.get(&key).is_some_and(|(e, _)| e.stopped_since(&health).is_some())
         };
-        let pending =
-            tables.deliveries.iter().filter(|(_, delivery)| delivery.state == State::Pending);
-        let is_owed = pending
-            .filter(|((lane, _), delivery)| !is_stray(&tables, lane, delivery))
-            .any(|((lane, _), _)| !is_held(lane));
+        let is_owed = tables
+            .deliveries
+            .iter()
+            .any(|((lane, _), delivery)| delivery.state == State::Pending && !is_held(lane));
         let pointed = tables.pointers.iter().any(|(lane, _)| !is_held(lane));
         let is_due = tables.lanes.values().any(|lane| lane.wake_at.is_some_and(|at| at <= now()));
         let is_at_work = registry.open_redeliveries.iter().any(|id| {
@@ -106,11 +104,7 @@ impl Sending {
 
     fn stands(&self) -> BTreeSet<String> {
         let tables = self.api.deliveries.tables();
-        let owed = tables
-            .deliveries
-            .iter()
-            .filter(|((lane, _), delivery)| !is_stray(&tables, lane, delivery));
-        let told = owed.map(|((lane, event), delivery)| {
+        let told = tables.deliveries.iter().map(|((lane, event), delivery)| {
             let (event, place) = (self.event(*event), self.place(lane.endpoint));
             format!("{event} {place} {:?}", delivery.state)
         });
@@ -143,12 +137,4 @@ impl Sending {
         let made = self.made.borrow();
         made.iter().position(|(one, _)| *one == id).map_or("unknown".to_owned(), |n| n.to_string())
     }
-}
-
-/// A test event of which nobody was told: the api died before its pointer, and whoever asked asks for another one.
-fn is_stray(tables: &Tables, lane: &LaneId, delivery: &Delivery) -> bool {
-    let pointer = (lane.clone(), Pointer::of(delivery));
-    delivery.event_type == "postern.test"
-        && delivery.state == State::Pending
-        && !tables.pointers.contains(&pointer)
 }

@@ -96,10 +96,9 @@ pub(super) async fn send<P: Ports>(
     let deadline = now.saturating_add(api.limits.delivery_deadline).unwrap_or(Timestamp::MAX);
     let lane = LaneId::of(endpoint, event, &outgoing.aggregate_id);
     let delivery = Delivery::new(event, TEST_TYPE.to_owned(), deadline, now);
-    // Should this die on the way, there is no test, and no answer that says there is one.
+    // Should this die between the two, there is no test, and no answer that says there is one.
     api.outbox.publish_to(&outgoing, &Relayed { at: now, endpoints: vec![*id] }).await?;
-    api.deliveries.put(&NewDelivery { lane: lane.clone(), delivery }).await?;
-    api.deliveries.wake(&lane, now).await?;
+    api.deliveries.put_awake(&NewDelivery { lane: lane.clone(), delivery }, now).await?;
     let unsent = api.wakes.send(&[WakeMessage(lane)], Duration::ZERO).await;
     Ok(Trial { event, enqueued: unsent.is_empty() })
 }

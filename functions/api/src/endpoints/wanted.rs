@@ -113,6 +113,8 @@ pub(super) struct Checked {
     rate: Option<Option<u32>>,
     lanes: Option<u16>,
     style: Option<Style>,
+    /// The concurrency of an endpoint that does not say.
+    usual_concurrency: u32,
 }
 
 impl Wanted {
@@ -175,6 +177,7 @@ impl Wanted {
             concurrency: self.concurrency,
             rate: self.rate,
             lanes: self.lanes,
+            usual_concurrency: limits.concurrency,
             style: self.style,
             own: Own { auth: self.auth(limits, found), headers: self.headers(found) },
             secret,
@@ -336,6 +339,7 @@ impl Checked {
         new.description = self.description.clone().unwrap_or(new.description);
         new.idempotent = self.idempotent.unwrap_or(new.idempotent);
         new.concurrency = self.concurrency.unwrap_or(new.concurrency);
+        self.shares_out(&new, now)?;
         new.rate = self.rate.unwrap_or(new.rate);
         new.style = self.style.unwrap_or(new.style);
         if let Some(auth) = &self.own.auth {
@@ -345,6 +349,26 @@ impl Checked {
             new.headers = headers.names();
         }
         Ok(new)
+    }
+
+    /// Whether each lane has a part of the concurrency: with none, an endpoint would see more at once than it allows.
+    fn shares_out(&self, new: &Endpoint, now: Timestamp) -> Result<(), Problem> {
+        if self.lanes.is_none() && self.concurrency.is_none() {
+            return Ok(());
+        }
+        let (least, has) =
+            (new.least_concurrency(now), new.concurrency.unwrap_or(self.usual_concurrency));
+        if has >= least {
+            return Ok(());
+        }
+        let mut found = Findings::default();
+        let field = if self.lanes.is_some() { "lanes" } else { "concurrency" };
+        let why = format!(
+            "{least} lanes, those included that may still hold deliveries of the last 18 days, need a concurrency of \
+             {least} at least, one for each; it is {has}. Give it more, ask for fewer lanes, or slow it down by its `rate`"
+        );
+        found.note(field, why);
+        Err(found.problem())
     }
 
     /// The endpoint at the place that is asked for, if one is.

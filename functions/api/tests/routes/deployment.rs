@@ -126,6 +126,7 @@ impl Deployment {
                 vec!["postern-InboundQueue".to_owned(), "postern-WakeQueue".to_owned()],
             ),
             endpoints_per_tenant: 3,
+            concurrency: 5,
             payload_bytes: 40_000,
             first_due: Duration::from_secs(120),
             delivery_deadline: Duration::from_secs(1000),

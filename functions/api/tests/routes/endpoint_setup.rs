@@ -22,6 +22,25 @@ async fn stored(postern: &Deployment, id: EndpointId) -> Endpoint {
     postern.0.registry.endpoint(&acme(), id).await.unwrap().unwrap().0
 }
 
+/// F14: what a receiver allows holds over all lanes, also over those that an endpoint had until lately.
+#[tokio::test]
+async fn lanes_without_a_part_of_the_concurrency_are_refused() {
+    let postern = Deployment::new();
+    let url = "https://example.com/in";
+    let too_many = postern.post(PATH, &json!({"url": url, "lanes": 6})).await;
+    assert_eq!(too_many.fields(), ["lanes"]);
+    assert!(format!("{too_many:?}").contains("6 at least, one for each; it is 5"), "{too_many:?}");
+    let made =
+        postern.post(PATH, &json!({"url": url, "lanes": 6, "concurrency": 6})).await.good(201);
+    let path = format!("{PATH}/{}", made["id"].as_str().unwrap());
+    let fewer = postern.patch(&path, &json!({"concurrency": 5})).await;
+    assert_eq!(fewer.fields(), ["concurrency"]);
+    // Two lanes are enough from now on; what the six still hold goes out beside.
+    postern.patch(&path, &json!({"lanes": 2})).await.good(200);
+    assert_eq!(postern.patch(&path, &json!({"concurrency": 5})).await.fields(), ["concurrency"]);
+    postern.patch(&path, &json!({"description": "as before"})).await.good(200);
+}
+
 #[tokio::test]
 async fn an_endpoint_has_what_it_was_made_with() {
     let postern = Deployment::new();

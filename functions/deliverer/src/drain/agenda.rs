@@ -67,7 +67,7 @@ pub(super) struct Window {
 impl Agenda {
     /// The agenda of one lane of an endpoint. Rates are shared out between its lanes.
     pub(super) fn new(endpoint: &Endpoint, now: Timestamp) -> Self {
-        let lanes = endpoint.lane_count(now);
+        let lanes = endpoint.lanes_at_work(now);
         let shelf = || Shelf { ready: VecDeque::new(), more: true };
         Self {
             fresh: shelf(),

@@ -47,8 +47,8 @@ where
         let repeats = if endpoint.idempotent { Repeats::Harmless } else { Repeats::Forbidden };
         let turn = Turn { drain, lane: &lane, owner: &owner, endpoint, target, repeats };
         let now = drain.now();
-        let width = endpoint.lane_width(drain.rules.concurrency, now);
-        let mut ramp = Ramp::new(&self.left.breaker, width);
+        let width = endpoint.lane_width(lane.lane, drain.rules.concurrency, now);
+        let mut ramp = Ramp::new(&self.left.breaker, self.left.ramp, width);
         let mut agenda = Agenda::new(endpoint, now);
         let mut running = FuturesUnordered::new();
         let (mut stop, mut trouble) = (None, None);
@@ -110,6 +110,7 @@ where
             let learned = match ended {
                 Ok(tried) => {
                     ramp = tried.outcome.as_ref().map_or(ramp, |outcome| ramp.after(outcome));
+                    self.left.ramp = ramp.reached();
                     self.learn(&tried).await
                 }
                 Err(error) => Err(error),

@@ -4,10 +4,10 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use domain::{
     delivery::{Cause, Outcome, State},
-    endpoint::{Endpoint, Stop, Stopped},
+    endpoint::{Endpoint, LaneCount, Stop, Stopped},
     ports::Fanout as _,
 };
-use futures_util::join;
+use futures_util::{future::join_all, join};
 use testkit::chaos::{Fault, When};
 
 use super::{
@@ -69,6 +69,41 @@ fn an_endpoint_that_is_resumed_sees_a_ramp() {
         let began: Vec<i64> = world.began().iter().map(|turn| turn.0).collect();
         assert!(began[0] >= 100_000 && began[1] >= began[0] + 50, "{:?}", &began[..9]);
         assert_eq!(world.receiver.most.load(Ordering::SeqCst), 5);
+    });
+}
+
+/// F15: the receiver needs so long for each that a pass ends before the next width is reached. The next look goes on with
+/// what this one came to.
+#[test]
+fn a_slow_receiver_sees_its_ramp_over_several_passes() {
+    run(async {
+        let world = World::new(endpoint(), 15_000, |second, _| refused_until_up(second));
+        world.add_all(0..40, 0).await;
+        world.host(0, 3 * HOUR).await;
+        assert!(world.all(State::Succeeded), "{:?}", world.states());
+        let mut began: Vec<i64> = world.began().iter().map(|turn| turn.0).collect();
+        began.retain(|ms| *ms >= UP * 1000);
+        let in_the_next =
+            |ms: i64| began.iter().filter(|at| (ms..ms + 14_999).contains(at)).count();
+        let first = began[0];
+        let widths: Vec<_> = (0..4).map(|n| in_the_next(first + n * 15_000)).collect();
+        assert!(widths[0] == 1 && widths[1] <= 2 && widths[2] <= 4, "{widths:?}: {began:?}");
+    });
+}
+
+/// F14: the endpoint had eight lanes until a moment ago, and has one. What is left in the eight goes out beside what is
+/// new, and the receiver sees no more at once than it allows.
+#[test]
+fn lanes_of_before_count_among_those_that_share_the_concurrency() {
+    run(async {
+        let now_one = LaneCount { from: at(-10), count: 1 };
+        let lanes = vec![LaneCount { from: at(-900_000), count: 8 }, now_one];
+        let shrunk = Endpoint { lanes, concurrency: Some(12), ..endpoint() };
+        let world = World::new(shrunk, 500, |_, _| OK);
+        world.add_all(0..400, 0).await;
+        join_all((0..8).map(|number| world.host(number, HOUR))).await;
+        assert!(world.all(State::Succeeded), "{:?}", world.states());
+        assert_eq!(world.receiver.most.load(Ordering::SeqCst), 12);
     });
 }
 

@@ -164,7 +164,7 @@ impl World {
             },
             metrics: Metrics::new("test"),
             queue: MemoryQueue::new(Duration::from_secs(60), 9),
-            lanes: endpoint.lane_count(at(0)),
+            lanes: endpoint.lanes_at_work(at(0)),
             pass: PASS,
             holders: AtomicUsize::new(0),
         };

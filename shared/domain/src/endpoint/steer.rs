@@ -14,6 +14,10 @@ const LANES_AHEAD: Duration = Duration::from_secs(120);
 /// as clocks may differ.
 const LANES_FIXED: Duration = Duration::from_secs(60);
 
+/// For how long a lane may have something to deliver after the last event that went into it: a delivery's deadline, 96 h,
+/// and the 14 days for which it may be held.
+const LANES_OUTLIVE: Duration = Duration::from_hours((4 + 14) * 24);
+
 /// The number of lanes was changed too often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -98,6 +102,26 @@ impl Endpoint {
         self.lanes.iter().map(|lanes| lanes.count).max().unwrap_or(1).max(1)
     }
 
+    /// How many lanes may be delivering now or in a moment: those in force, those that soon will be, because a holder that
+    /// has begun does not ask again, and those that may still have something of when there were more.
+    pub fn lanes_at_work(&self, now: Timestamp) -> u16 {
+        let (past, soon) = (earlier(now, LANES_OUTLIVE), later(now, LANES_FIXED));
+        let mut lanes = self.lanes.clone();
+        lanes.sort_by_key(|lanes| lanes.from);
+        // Before the first number there was one lane.
+        let first = lanes.first().filter(|first| first.from > past).map(|_| 1);
+        let ends = lanes.iter().skip(1).map(|next| next.from).chain([Timestamp::MAX]);
+        let at_work = lanes.iter().zip(ends);
+        let at_work = at_work.filter(|(lanes, end)| lanes.from <= soon && *end > past);
+        at_work.map(|(lanes, _)| lanes.count).chain(first).max().unwrap_or(1).max(1)
+    }
+
+    /// The concurrency that its lanes need, so that each has a part of it: one for each that may be delivering now, or when
+    /// a change made now is in force.
+    pub fn least_concurrency(&self, now: Timestamp) -> u32 {
+        u32::from(self.lanes_at_work(later(now, LANES_AHEAD)))
+    }
+
     /// The times for which deliveries were held, with one more. Each moment counts once, however often it was held.
     fn held_also(&self, new: Held) -> Vec<Held> {
         if new.to <= new.from {
@@ -116,6 +140,10 @@ impl Endpoint {
 
 fn later(from: Timestamp, by: Duration) -> Timestamp {
     from.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+fn earlier(from: Timestamp, by: Duration) -> Timestamp {
+    from.saturating_sub(by).unwrap_or(Timestamp::MIN)
 }
 
 #[cfg(test)]
@@ -209,6 +237,47 @@ mod tests {
         check(&[(1, 9)], (5, 5), &[(1, 9)]);
         let many: Vec<(i64, i64)> = (0..25).map(|n| (n * 10, n * 10 + 1)).collect();
         check(&many[..20], (900, 901), &[&many[1..20], &[(900, 901)]].concat());
+    }
+
+    #[test]
+    fn lanes_are_at_work_from_a_minute_before_until_what_went_into_them_is_over() {
+        let day = 86_400;
+        let lanes = [(0, 2), (1000, 8), (2000, 1)];
+        let lanes = lanes.map(|(from, count)| LaneCount { from: at(from), count });
+        let changed = Endpoint { lanes: lanes.into(), ..endpoint() };
+        let check = |now: i64, expected: u16| {
+            assert_eq!(changed.lanes_at_work(at(now)), expected, "{now}");
+        };
+        check(939, 2);
+        check(940, 8);
+        check(1999, 8);
+        check(2000 + 18 * day - 1, 8);
+        check(2000 + 18 * day, 1);
+        assert_eq!(endpoint().lanes_at_work(at(0)), 1);
+    }
+
+    proptest! {
+        /// However the number of lanes changes, no more are under way than the concurrency says, if it is enough for one in
+        /// each lane.
+        #[test]
+        fn the_widths_of_all_lanes_that_may_deliver_are_no_more_than_the_concurrency(
+            counts in prop::collection::vec((0i64..4_000_000, 1u16..33), 0..8),
+            now in 0i64..6_000_000,
+            spare in 0u32..70,
+        ) {
+            let lanes: Vec<_> =
+                counts.into_iter().map(|(from, count)| LaneCount { from: at(from), count }).collect();
+            let changed = Endpoint { lanes, ..endpoint() };
+            let concurrency = u32::from(changed.lanes_at_work(at(now))) + spare;
+            let changed = Endpoint { concurrency: Some(concurrency), ..changed };
+            // Every lane into which an event went whose delivery may still be there.
+            let since = (now - 18 * 86_400).max(0);
+            let times = changed.lanes.iter().map(|lanes| lanes.from.as_second()).chain([since, now]);
+            let lanes = times.filter(|time| (since..=now).contains(time));
+            let lanes = lanes.map(|time| changed.lane_count(at(time))).max().unwrap_or(1);
+            let widths = (0..lanes).map(|lane| changed.lane_width(lane, 5, at(now)));
+            prop_assert!(widths.sum::<usize>() <= usize::try_from(concurrency).unwrap());
+        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(crate) fn held(lane: &LaneId, item: &Item) -> Stored<Hold> {
                 until: item.some("paced_until", Reader::time)?,
                 held: item.some("held_paced_until", Reader::time)?,
             },
+            ramp: item.some("ramp", Reader::number)?,
         },
     })
 }
@@ -87,10 +88,11 @@ mod tests {
         item.insert("failures".to_owned(), n(11));
         item.insert("open_until".to_owned(), n(90_000));
         item.insert("paced_until".to_owned(), n(90_001));
+        item.insert("ramp".to_owned(), n(2));
         let at = |ms| Some(Timestamp::from_millisecond(ms).unwrap());
         let breaker = Breaker { failures: 11, open_until: at(90_000) };
         let paced = Paced { until: at(90_001), held: None };
-        assert_eq!(held(&a_lane(), &item).unwrap().left, Left { breaker, paced });
+        assert_eq!(held(&a_lane(), &item).unwrap().left, Left { breaker, paced, ramp: Some(2) });
         item.remove("fence");
         assert!(held(&a_lane(), &item).is_err());
     }

@@ -1,14 +1,14 @@
 //! The rules of [`domain::ports::Lanes`], and of waking one.
 
 use domain::{
-    lane::{Breaker, Hold, LaneId, Left, Paced, Release, Take},
-    ports::{Backlog, Fanout as _, Lanes as _, StoreError},
+    lane::{Breaker, Hold, Kind, LaneId, Left, Paced, Pointer, Release, Take},
+    ports::{Backlog, Deliveries as _, Due, Fanout as _, Lanes as _, StoreError},
 };
 use jiff::Timestamp;
 
 use super::{
     Kept, Tables,
-    given::{at, in_all_shards, lane},
+    given::{at, delivery, event_id, in_all_shards, lane},
     rules,
 };
 
@@ -26,7 +26,22 @@ pub async fn lanes<T: Tables>(fresh: impl AsyncFn() -> T) {
         a_wake_stands_until_a_release_that_saw_nothing,
         what_a_holder_leaves_is_handed_to_the_next,
         sleepers_come_oldest_first_and_are_counted,
+        a_delivery_that_nobody_else_owes_is_put_whole_and_once,
     );
+}
+
+async fn a_delivery_that_nobody_else_owes_is_put_whole_and_once(on: &impl Tables) -> Kept {
+    let new = delivery(event_id(1, 1), 5);
+    on.lanes().put_awake(&new, at(5)).await?;
+    assert_eq!(on.lanes().read(&new.lane, &[new.delivery.event]).await?, [new.delivery.clone()]);
+    let pointers = on.lanes().due(&new.lane, Kind::Fresh, Due::by(at(5)), 9).await?;
+    assert_eq!(pointers, [Pointer::of(&new.delivery)]);
+    assert_eq!(sleepers(on, at(5)).await?, [new.lane.clone()]);
+    let hold = taken(on, &new.lane, "me", 6).await?;
+    // The answer was lost, and the same is put again: it is there, and nobody is woken for it.
+    on.lanes().put_awake(&new, at(7)).await?;
+    assert_eq!(on.lanes().release(&hold, None, Left::default()).await?, Release::Done);
+    Ok(())
 }
 
 async fn taken(on: &impl Tables, lane: &LaneId, owner: &str, now: i64) -> Result<Hold, StoreError> {
@@ -173,9 +188,9 @@ async fn what_a_holder_leaves_is_handed_to_the_next(on: &impl Tables) -> Kept {
     let failing = Breaker { failures: 3, open_until: None };
     let paced = Paced { until: Some(at(1)), held: None };
     for left in [
-        Left { breaker: open, paced: Paced { held: Some(at(7)), ..paced } },
-        Left { breaker: failing, paced },
-        Left { breaker: open, paced: Paced::default() },
+        Left { breaker: open, paced: Paced { held: Some(at(7)), ..paced }, ramp: Some(2) },
+        Left { breaker: failing, paced, ramp: Some(1) },
+        Left { breaker: open, ..Left::default() },
         Left::default(),
     ] {
         let hold = taken(on, &lane(0), "me", 0).await?;

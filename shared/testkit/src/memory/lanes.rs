@@ -54,14 +54,29 @@ impl Fanout for Store {
         .await
     }
 
-    async fn wake(&self, lane: &LaneId, now: Timestamp) -> Stored<()> {
-        self.call("fanout.wake", |tables| {
-            let item = tables.lanes.entry(lane.clone()).or_default();
-            item.wakes += 1;
-            item.wake_at = Some(now);
+    async fn put_awake(&self, new: &NewDelivery, now: Timestamp) -> Stored<()> {
+        let NewDelivery { lane, delivery } = new;
+        self.call("fanout.put_awake", |tables| {
+            let key = (lane.clone(), delivery.event);
+            if tables.deliveries.contains_key(&key) {
+                return;
+            }
+            tables.deliveries.insert(key, delivery.clone());
+            tables.pointers.insert((lane.clone(), Pointer::of(delivery)));
+            wake(tables, lane, now);
         })
         .await
     }
+
+    async fn wake(&self, lane: &LaneId, now: Timestamp) -> Stored<()> {
+        self.call("fanout.wake", |tables| wake(tables, lane, now)).await
+    }
+}
+
+fn wake(tables: &mut Tables, lane: &LaneId, now: Timestamp) {
+    let item = tables.lanes.entry(lane.clone()).or_default();
+    item.wakes += 1;
+    item.wake_at = Some(now);
 }
 
 impl Lanes for Store {
