@@ -258,8 +258,13 @@ const METRICS: &[(&str, &str, bool)] = &[
     ("AWS/ApiGateway", "5xx", false),
     ("AWS/Lambda", "Errors", false),
     ("AWS/Lambda", "IteratorAge", false),
+    ("Postern", "deliveries_dead_total", false),
+    ("Postern", "deliveries_unknown_total", false),
+    ("Postern", "endpoints_disabled_total", false),
+    ("Postern", "oldest_due_age", true),
     ("Postern", "oldest_paused_webhook_age", false),
     ("Postern", "oldest_pending_webhook_age", true),
+    ("Postern", "oldest_unrelayed_age", true),
     ("Postern", "webhooks_dead_lettered_total", false),
 ];
 
