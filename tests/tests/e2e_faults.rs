@@ -2,12 +2,21 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use tests::{control::Fault, stage::Stage};
+use serde_json::{Value, json};
+use tests::{
+    control::Fault,
+    eventually_within,
+    host::{Host, Setup},
+    stage::Stage,
+};
 
 /// Events of one test.
 const EVENTS: usize = 30;
+
+/// Events that are published while nobody reads the stream.
+const GAP: usize = 5_000;
 
 /// L15, L16, L18
 #[tokio::test]
@@ -65,6 +74,35 @@ async fn a_stream_that_nobody_reads_is_made_up_for_by_the_sweeper() -> Result<()
     let events = stage.events("a", EVENTS);
     stage.send(&events).await?;
     stage.ensure_whole(&events).await
+}
+
+/// OUT-retention-gap: nobody reads the stream for longer than it remembers; then the sweeper relays what was published
+/// meanwhile, all of it, and the oldest of it is known by its age until then.
+#[tokio::test]
+async fn five_thousand_events_that_the_stream_forgot_are_relayed_by_the_sweeper() -> Result<()> {
+    // A busy machine needs longer than a hundredth of 96 h for all of it.
+    let parameters = &[("DeliveryDeadlineMs", "900000")];
+    let host = Host::start(Setup { parameters, ..Setup::IN_MEMORY }).await?;
+    let (api, control, subscriber) = (host.api()?, host.control()?, host.subscriber().await?);
+    let endpoint = json!({ "url": subscriber.url(), "concurrency": 20 });
+    api.client().post("/v1/tenants/gap/endpoints", &endpoint).await?.good()?;
+    control.fault(&Fault::new("dynamodb", "*", "access_denied").of("relay")).await?;
+    let mut ids = BTreeSet::new();
+    for page in 0..GAP / 100 {
+        let event = |n| json!({ "tenant": "gap", "type": "order.paid", "aggregate_id": format!("{page}-{n}"), "payload": {} });
+        let events: Vec<_> = (0..100).map(event).collect();
+        let answer = api.publish(&json!({ "events": events }).to_string(), None).await?.good()?;
+        let results = answer.pointer("/results").and_then(Value::as_array).context("results")?;
+        let published = results.iter().filter_map(|result| result["id"].as_str());
+        ids.extend(published.map(str::to_owned));
+    }
+    ensure!(ids.len() == GAP, "{} were published", ids.len());
+    eventually_within(Duration::from_secs(400), "all arrive", async || {
+        let seen: BTreeSet<_> = subscriber.seen().iter().map(|seen| seen.id().to_owned()).collect();
+        ensure!(seen.is_superset(&ids), "{} of {}", seen.len(), ids.len());
+        Ok(())
+    })
+    .await
 }
 
 /// L22
