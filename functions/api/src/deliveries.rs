@@ -24,8 +24,14 @@ use crate::{
 const PAGE: usize = 50;
 const MAX_PAGE: usize = 200;
 
-/// Deliveries that are read of each lane for one page. A page of a rare state may hold fewer than were asked for.
+/// Deliveries that are read for one page, of all lanes together. A page of a rare state may hold fewer than were asked for.
 const READ: usize = 500;
+
+/// Deliveries that are read of each lane at least.
+const READ_OF_A_LANE: usize = 20;
+
+/// Most bytes of a page as JSON. Lambda takes 6 MB, and an answer stands in its JSON as a text, with each quote escaped.
+const MAX_BYTES: usize = 3_000_000;
 
 /// Which deliveries.
 #[derive(Debug, Deserialize)]
@@ -134,13 +140,15 @@ pub async fn list<P: Ports>(
     let id: EndpointId = endpoint.parse().map_err(|_| endpoints::absent())?;
     let choice = check(&wanted)?;
     let endpoint = with_gone(&api, &tenant, id).await?.ok_or_else(endpoints::absent)?;
-    let lanes = (0..endpoint.lanes_ever()).map(|lane| {
+    let count = endpoint.lanes_ever();
+    let read = (READ / usize::from(count)).max(READ_OF_A_LANE);
+    let lanes = (0..count).map(|lane| {
         let lane = LaneId { tenant: tenant.clone(), endpoint: id, lane };
         let (api, before) = (&api, choice.before);
-        async move { Ok(api.deliveries.log(&lane, before, true, READ).await?) }
+        async move { Ok(api.deliveries.log(&lane, before, true, read).await?) }
     });
     let lanes = at_once(lanes.collect()).await?;
-    Ok(axum::Json(merge(lanes, &choice)))
+    Ok(axum::Json(merge(lanes, read, &choice)))
 }
 
 /// An endpoint, or what is left of it.
@@ -177,14 +185,14 @@ fn check(wanted: &Wanted) -> Result<Choice, Problem> {
     })
 }
 
-/// The latest of all lanes, down to where each of them was read.
-fn merge(lanes: Vec<Vec<Delivery>>, choice: &Choice) -> Log {
+/// The latest of all lanes, down to where each of them was read: so many, or to its end.
+fn merge(lanes: Vec<Vec<Delivery>>, read: usize, choice: &Choice) -> Log {
     // Where a lane was not read to its end, nothing is known below its last.
-    let ends = lanes.iter().filter(|lane| lane.len() >= READ).filter_map(|lane| lane.last());
+    let ends = lanes.iter().filter(|lane| lane.len() >= read).filter_map(|lane| lane.last());
     let known = ends.map(|last| last.event).max();
     let mut all: Vec<Delivery> = lanes.into_iter().flatten().collect();
     all.sort_by_key(|delivery| std::cmp::Reverse(delivery.event));
-    let mut log = Log { deliveries: Vec::new(), next: None };
+    let (mut log, mut bytes) = (Log { deliveries: Vec::new(), next: None }, 0);
     for delivery in all {
         let event = delivery.event;
         if known.is_some_and(|known| event < known) {
@@ -201,9 +209,20 @@ fn merge(lanes: Vec<Vec<Delivery>>, choice: &Choice) -> Log {
         if choice.state.is_none_or(|state| state == delivery.state)
             && choice.types.as_ref().is_none_or(of_type)
         {
-            log.deliveries.push(delivery.into());
+            let entry = Entry::from(delivery);
+            bytes += length(&entry);
+            if bytes > MAX_BYTES && !log.deliveries.is_empty() {
+                log.next = log.deliveries.last().map(|last| last.event);
+                return log;
+            }
+            log.deliveries.push(entry);
         }
     }
     log.next = known;
     log
+}
+
+/// The bytes of an entry as JSON. Ours always serialise.
+fn length(entry: &Entry) -> usize {
+    serde_json::to_vec(entry).map_or(0, |text| text.len())
 }

@@ -40,6 +40,39 @@ async fn deliveries_are_listed_the_latest_first_page_by_page() {
     assert_eq!(range, [event(-989).to_string(), event(-990).to_string()]);
 }
 
+/// Lambda takes 6 MB as an answer. What is larger comes on the next page, and nothing is left out.
+#[tokio::test]
+async fn a_page_is_no_larger_than_can_be_answered() {
+    let (postern, endpoint) = Deployment::with_endpoint().await;
+    let path = format!("/v1/tenants/acme/endpoints/{endpoint}/deliveries");
+    let attempt = |number| Attempt {
+        number,
+        at: at(-9),
+        duration_ms: 5,
+        outcome: Outcome::Failed { cause: Cause::Dns },
+        excerpt: "\"".repeat(4096),
+    };
+    let count = 40;
+    for n in 0..count {
+        let lane = postern.relayed(event(-1000 + n), endpoint, State::Dead).await;
+        let key = (lane, event(-1000 + n));
+        let log = (1..=30).map(attempt).collect();
+        postern.0.deliveries.tables().deliveries.get_mut(&key).unwrap().log = log;
+    }
+    let (mut seen, mut query, mut pages) = (Vec::new(), "?limit=200".to_owned(), 0);
+    loop {
+        let page = postern.get(&format!("{path}{query}")).await.good(200);
+        let answer = serde_json::to_string(&page.to_string()).unwrap();
+        assert!(answer.len() < 6_291_556, "{} bytes", answer.len());
+        seen.extend(ids(&page));
+        pages += 1;
+        let Some(next) = page["next"].as_str() else { break };
+        query = format!("?limit=200&cursor={next}");
+    }
+    assert!(pages > 1 && seen.len() == usize::try_from(count).unwrap(), "{pages} pages");
+    assert!(seen.is_sorted_by(|a, b| a > b), "{seen:?}");
+}
+
 #[tokio::test]
 async fn a_log_is_narrowed_by_state_and_type() {
     let (postern, endpoint) = Deployment::with_endpoint().await;

@@ -65,13 +65,17 @@ where
     async fn try_once(&self, pointer: &Pointer, before: Delivery) -> Result<Tried, StoreError> {
         let (drain, lane) = (self.drain, self.lane);
         if before.begun.is_some() && self.repeats == Repeats::Forbidden {
-            return self.park(pointer, &before).await;
+            return Box::pin(self.park(pointer, &before)).await;
         }
-        let (before, attempt) = match drain.sender.prepare(self.target, lane, &before).await? {
+        // On the heap, and gone before the request leaves: while a receiver thinks, an attempt holds little more than its
+        // connection.
+        let prepared = Box::pin(drain.sender.prepare(self.target, lane, &before)).await?;
+        let (before, attempt) = match prepared {
             Prepared::Failed(attempt) => (before, attempt),
             Prepared::Ready(request) => {
                 let not_tried = Tried::not(&before);
-                let Some(begun) = self.begin(pointer, before).await? else { return Ok(not_tried) };
+                let begun = Box::pin(self.begin(pointer, before)).await?;
+                let Some(begun) = begun else { return Ok(not_tried) };
                 let attempt = drain.sender.send(lane, &begun, request).await;
                 (begun, attempt)
             }
@@ -92,9 +96,9 @@ where
         let outcome = attempt.outcome.clone();
         let how = (attempt.number, attempt.duration_ms);
         let after = before.ended(attempt, next, now);
-        let noted = drain.lanes.record(lane, &before, &after).await;
+        let noted = Box::pin(drain.lanes.record(lane, &before, &after)).await;
         tell::attempt(lane, &before, how, &outcome, next, noted.as_ref().ok());
-        let died = self.settle(pointer, &after, noted?).await?;
+        let died = Box::pin(self.settle(pointer, &after, noted?)).await?;
         Ok(Tried { outcome: Some(outcome), died, ..Tried::not(&before) })
     }
 
