@@ -288,6 +288,15 @@ pub fn segment(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
+/// What is asked for beside a path, with its question mark; nothing if nothing is.
+pub fn query<const N: usize>(wanted: [(&str, Option<String>); N]) -> String {
+    let wanted = wanted.into_iter();
+    let pairs =
+        wanted.filter_map(|(name, value)| Some(format!("{name}={}", segment(value.as_ref()?))));
+    let pairs = pairs.collect::<Vec<_>>().join("&");
+    if pairs.is_empty() { pairs } else { format!("?{pairs}") }
+}
+
 #[cfg(test)]
 mod tests {
     use hmac::{Hmac, KeyInit as _, Mac as _};

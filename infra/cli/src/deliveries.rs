@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Client, segment},
+    client::{Client, query, segment},
     complaint::Complaint,
     events::replay::time,
     print::{self, list, table, text},
@@ -98,21 +98,16 @@ pub async fn run(
     };
     let shown = match command {
         Deliveries::List { tenant, endpoint, status, r#type, from, to, limit, cursor } => {
-            let query = [
+            let query = query([
                 ("state", status.clone()),
                 ("type", r#type.clone()),
                 ("from", from.map(|time| time.to_string())),
                 ("to", to.map(|time| time.to_string())),
                 ("limit", limit.map(|limit| limit.to_string())),
                 ("cursor", cursor.clone()),
-            ];
-            let query = query.into_iter().filter_map(|(name, value)| {
-                value.map(|value| format!("{name}={}", segment(&value)))
-            });
-            let query = query.collect::<Vec<_>>().join("&");
-            let mark = if query.is_empty() { "" } else { "?" };
+            ]);
             let (tenant, endpoint) = (segment(tenant), segment(endpoint));
-            let path = format!("/v1/tenants/{tenant}/endpoints/{endpoint}/deliveries{mark}{query}");
+            let path = format!("/v1/tenants/{tenant}/endpoints/{endpoint}/deliveries{query}");
             let log = client.get(&path).await?;
             return print::either(json, out, &log, |out| log_of(out, &log));
         }

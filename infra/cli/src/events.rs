@@ -6,11 +6,12 @@ mod story;
 
 use std::io::Write;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Client, segment},
-    complaint::Complaint,
+    client::{Client, query, segment},
+    complaint::{Complaint, printable},
     print::{self, table},
 };
 
@@ -40,6 +41,19 @@ pub enum Events {
     },
     #[expect(missing_docs, reason = "words here would hide those of its options from `--help`")]
     Publish(publish::Publish),
+    /// List outgoing events that no endpoint wanted, the latest first
+    ///
+    /// That is no failure; most often it is a type, a label or a filter that was written differently on the two sides.
+    Unmatched {
+        /// The tenant
+        tenant: String,
+        /// How many at most, 1 to 50
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u32>,
+        /// Events published before then: `2026-09-21` or `2026-09-21T14:00:00Z`
+        #[arg(long, value_name = "TIME", value_parser = replay::time)]
+        before: Option<Timestamp>,
+    },
     /// Show an outgoing event with its deliveries
     Show {
         /// The tenant
@@ -67,7 +81,10 @@ impl Events {
         match self {
             Self::Replay(replay) => replay.changes(),
             Self::Publish(_) | Self::Redeliver { .. } => true,
-            Self::Story { .. } | Self::Parked { .. } | Self::Show { .. } => false,
+            Self::Story { .. }
+            | Self::Parked { .. }
+            | Self::Unmatched { .. }
+            | Self::Show { .. } => false,
         }
     }
 }
@@ -87,14 +104,12 @@ pub async fn run(
         }
         Events::Replay(replay) => replay::run(replay, client, deployment, json, out).await,
         Events::Parked { source, limit, before } => {
-            let limit = limit.map(|limit| limit.to_string());
-            let query = [("source", source), ("limit", &limit), ("before", before)];
-            let query = query
-                .into_iter()
-                .filter_map(|(name, value)| Some(format!("{name}={}", segment(value.as_ref()?))));
-            let query = query.collect::<Vec<_>>().join("&");
-            let mark = if query.is_empty() { "" } else { "?" };
-            let parked = client.get(&format!("/v1/parked{mark}{query}")).await?;
+            let query = query([
+                ("source", source.clone()),
+                ("limit", limit.map(|limit| limit.to_string())),
+                ("before", before.clone()),
+            ]);
+            let parked = client.get(&format!("/v1/parked{query}")).await?;
             print::either(json, out, &parked, |out| {
                 let head = ["source", "event", "type", "parked", "attempts", "why", "next"];
                 table(out, &head, print::list(&parked, "parked", row))?;
@@ -108,6 +123,25 @@ pub async fn run(
             })
         }
         Events::Publish(publish) => publish::run(publish, client, json, out).await,
+        Events::Unmatched { tenant, limit, before } => {
+            let query = query([
+                ("limit", limit.map(|limit| limit.to_string())),
+                ("before", before.map(|time| time.to_string())),
+            ]);
+            let path = format!("/v1/tenants/{}/events/unmatched{query}", segment(tenant));
+            let found = client.get(&path).await?;
+            print::either(json, out, &found, |out| {
+                let head = ["event", "type", "labels", "published"];
+                table(out, &head, print::list(&found, "unmatched", unmatched))?;
+                match found.get("next") {
+                    Some(Value::String(_)) => {
+                        let next = print::text(&found, "next");
+                        writeln!(out, "... and more, published earlier: --before {next}")
+                    }
+                    _ => Ok(()),
+                }
+            })
+        }
         Events::Show { tenant, event } => {
             let story = client.get(&outgoing(tenant, event)).await?;
             print::either(json, out, &story, |out| story::outgoing(out, &story, ""))
@@ -147,6 +181,17 @@ fn received(source: &str, event: &str) -> String {
 
 fn outgoing(tenant: &str, event: &str) -> String {
     format!("/v1/tenants/{}/events/{}", segment(tenant), segment(event))
+}
+
+fn unmatched(event: &Value) -> Vec<String> {
+    let labels = event.get("labels").and_then(Value::as_object).into_iter().flatten();
+    let labels: Vec<_> = labels
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .map(|label| printable(&label).to_string())
+        .collect();
+    let text = |name| print::text(event, name);
+    let labels = if labels.is_empty() { "-".to_owned() } else { labels.join(" ") };
+    vec![text("event_id"), text("event_type"), labels, text("occurred_at")]
 }
 
 fn row(event: &Value) -> Vec<String> {

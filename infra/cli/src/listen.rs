@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use self::forward::{Forward, Told};
+use self::forward::{Forward, Told, is_url};
 use crate::{
     client::{Client, Proof, segment},
     complaint::{Complaint, printable},
@@ -134,7 +134,8 @@ pub async fn run(
     let mut stop = Stop::new()?;
     let forward = Forward::new(&listen.forward, Duration::from_secs(listen.timeout))?;
     let subscriber = match &listen.subscriber {
-        Some(url) => url.trim_end_matches('/').to_owned(),
+        // Before anything is made: what can never be polled would only gather events.
+        Some(url) => checked(url)?,
         None => listen.deployment.subscriber()?,
     };
     let (source, admin) = match (&listen.endpoint, &listen.poll_token) {
@@ -162,6 +163,16 @@ pub async fn run(
     }
     let _ = writeln!(err, "{} taken, {} not", told.taken, told.refused);
     ended
+}
+
+/// A URL to poll at, without a slash at its end.
+fn checked(url: &str) -> Result<String, Complaint> {
+    if is_url(url) {
+        return Ok(url.trim_end_matches('/').to_owned());
+    }
+    let why = format!("{} is no URL", printable(url));
+    let next = "give --subscriber the stack's output SubscriberUrl, such as https://abc.execute-api.eu-west-1.amazonaws.com";
+    Err(Complaint::new("there is nothing to poll", why, next))
 }
 
 /// Says that it is ready.

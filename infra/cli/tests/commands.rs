@@ -55,6 +55,22 @@ fn parked_events_are_listed_with_error_attempts_since_when_and_what_is_next() {
     assert_eq!(fake.asked().call, expected);
 }
 
+/// E7: what nobody wanted can be seen.
+#[test]
+fn events_that_nobody_wanted_are_listed_with_what_they_were_matched_by() {
+    let event = json!({
+        "event_id": "evt_1", "event_type": "order.paid", "labels": {"region": "eu\u{1b}[31m", "tier": "1"},
+        "occurred_at": "2026-09-21T14:13:20Z", "relayed_at": "2026-09-21T14:13:21Z",
+    });
+    let next = "2026-09-21T14:13:20Z";
+    let fake = Fake::answering(200, &json!({"unmatched": [event], "next": next}));
+    insta::assert_snapshot!(fake.run(&["events", "unmatched", "acme"]).out);
+    assert_eq!(fake.asked().call, "GET /v1/tenants/acme/events/unmatched");
+    fake.run(&["events", "unmatched", "acme", "--before", next, "--limit", "9"]);
+    let expected = "GET /v1/tenants/acme/events/unmatched?limit=9&before=2026-09-21T14%3A13%3A20Z";
+    assert_eq!(fake.asked().call, expected);
+}
+
 fn survey() -> Value {
     json!({
         "dry_run": true, "kind": "replay", "source": "shop", "rate": 50, "more": false,

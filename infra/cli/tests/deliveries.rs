@@ -158,6 +158,11 @@ fn listening_makes_nothing_where_it_could_not_forward() {
         let ended = fake.run(&["listen", "--tenant", "acme", "--forward", bad]);
         assert_eq!(ended.code, 2, "{bad}: {}", ended.err);
     }
+    for bad in ["localhost:3000", "ftp://x/", ""] {
+        let listen = ["listen", "--tenant", "acme", "--forward", "http://localhost:1/"];
+        let ended = fake.run(&[&listen[..], &["--subscriber", bad]].concat());
+        assert!(ended.code == 2 && ended.err.contains("SubscriberUrl"), "{bad}: {}", ended.err);
+    }
     // The local host that this pretends to be has no such API.
     let ended = fake.run(&["listen", "--tenant", "acme", "--forward", "http://localhost:1/"]);
     assert!(ended.code == 2 && ended.err.contains("SubscriberApi"), "{}", ended.err);

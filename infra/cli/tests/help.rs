@@ -54,6 +54,7 @@ fn help_reads_well() {
     insta::assert_snapshot!("objects_show", help(&["objects", "show"]));
     insta::assert_snapshot!("events_replay", help(&["events", "replay"]));
     insta::assert_snapshot!("events_parked", help(&["events", "parked"]));
+    insta::assert_snapshot!("events_unmatched", help(&["events", "unmatched"]));
     insta::assert_snapshot!("replays", help(&["replays"]));
     insta::assert_snapshot!("events_redeliver", help(&["events", "redeliver"]));
     insta::assert_snapshot!("deliveries", help(&["deliveries"]));

@@ -43,14 +43,16 @@ impl Answer {
     }
 }
 
+/// Whether it is a URL that can be posted to.
+pub(super) fn is_url(text: &str) -> bool {
+    text.parse::<Uri>()
+        .is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some())
+}
+
 impl Forward {
     /// Checks the URL. It is kept as it was given, whatever stands in its path and behind its question mark.
     pub(super) fn new(url: &str, patience: Duration) -> Result<Self, Complaint> {
-        let uri = url.parse::<Uri>().ok();
-        let is_good = uri.is_some_and(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
-        });
-        if !is_good {
+        if !is_url(url) {
             let next = "give --forward a whole URL, such as http://localhost:3000/hooks";
             return Err(Complaint::new(
                 format!("{} is not where events can go", printable(url)),
