@@ -15,13 +15,14 @@ use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 use tests::{
-    client::Answer,
+    client::{Answer, Client},
     control::Fault,
+    eventually,
     host::{Host, Setup},
     now,
     provider::{Event, Provider},
     seed,
-    subscriber::Reply,
+    subscriber::{Reply, Subscriber},
 };
 
 /// Where a text may stand in the clear.
@@ -237,6 +238,61 @@ impl Walk {
         control.heal().await
     }
 
+    /// Endpoints that are shown more than a signature, and one that is polled: what opens a door goes to who it is for. Those
+    /// whom it was shown.
+    async fn show_credentials(&mut self) -> Result<[Subscriber; 2]> {
+        let (api, all) = (self.host.api()?, "/v1/tenants/shown/endpoints");
+        let (receiver, tokens) = (self.host.subscriber().await?, self.host.subscriber().await?);
+        receiver.then([Reply::status(500), Reply::status(401), Reply::status(503)]);
+        let mut secret = |name: &str| self.canaries.text(name, May::Nowhere);
+        let granted = json!({ "access_token": secret("an access token"), "expires_in": 3600 });
+        let refused = json!({ "error": secret("what a token server says") });
+        tokens.then([Reply::status(400).body(refused.to_string())]);
+        tokens.otherwise(Reply::status(200).body(granted.to_string()));
+        let auths = [
+            json!({ "kind": "basic", "user": "ann", "secret": secret("a password") }),
+            json!({ "kind": "bearer", "secret": secret("a bearer token") }),
+            json!({
+                "kind": "oauth2", "token_url": tokens.url(), "client_id": "c",
+                "secret": secret("a client's secret"),
+            }),
+        ];
+        for auth in auths {
+            let headers = json!({ "x-own": self.canaries.text("a header's value", May::Nowhere) });
+            let endpoint = json!({ "url": receiver.url(), "auth": auth, "headers": headers });
+            let made = api.client().post(all, &endpoint).await?;
+            ensure!(made.code() == 201, "{made:?}");
+            self.hear(&api.client().get(&format!("{all}/{}", made.text("/id")?)).await?);
+        }
+        let polled = api.client().post(all, &json!({ "poll": true })).await?;
+        let token = polled.text("/token")?;
+        self.canaries.watch("a poller's token", token.as_bytes(), May::Nowhere);
+
+        let payload = self.canaries.text("a body for all of them", May::Stores);
+        let event =
+            json!({ "tenant": "shown", "type": "t", "aggregate_id": "a", "payload": [payload] });
+        let event = api.publish(&event.to_string(), None).await?.text("/id")?;
+        let subscriber = self.host.ready()?.apis.get("SubscriberApi").context("an API")?.clone();
+        let poller = Client::new(&subscriber, Some(&token))?;
+        let poll = format!("/poll/shown/{}", polled.text("/id")?);
+        let cursor = eventually("it can be fetched", async || {
+            poller.post(&poll, &json!({})).await?.text("/cursor")
+        });
+        poller.post(&poll, &json!({ "cursor": cursor.await? })).await?.good()?;
+        let stranger = Client::new(&subscriber, Some(&format!("{token}x")))?;
+        self.hear(&stranger.post(&poll, &json!({})).await?);
+        api.until_outgoing("shown", &event, "succeeded").await?;
+        let asked = [
+            format!("/v1/tenants/shown/events/{event}"),
+            all.to_owned(),
+            format!("{all}/{}/deliveries", polled.text("/id")?),
+        ];
+        for path in asked {
+            self.hear(&api.client().get(&path).await?);
+        }
+        Ok([receiver, tokens])
+    }
+
     /// Everything that an operator can ask.
     async fn ask(&mut self, source: &str) -> Result<()> {
         let api = self.host.api()?;
@@ -289,6 +345,7 @@ async fn secrets_are_nowhere_and_bodies_only_where_they_belong() -> Result<()> {
     walk.host.api()?.mirror(&stripe, Some("canary")).await?;
     walk.succeed(&stripe).await?;
     walk.be_refused(&stripe).await?;
+    let [receiver, tokens] = walk.show_credentials().await?;
     walk.fail(&stripe).await?;
     walk.ask("canary").await?;
 
@@ -314,6 +371,11 @@ async fn secrets_are_nowhere_and_bodies_only_where_they_belong() -> Result<()> {
     let bodies =
         subscriber.seen().iter().map(|seen| seen.body.clone()).collect::<Vec<_>>().concat();
     ensure!(!canaries.found_in(&bodies).is_empty(), "the subscriber saw no canary");
+    for (who, least) in [(&receiver, 6), (&tokens, 1)] {
+        let seen: Vec<_> = who.seen().iter().map(|seen| format!("{seen:?}")).collect();
+        let shown = canaries.found_in(seen.concat().as_bytes()).len();
+        ensure!(shown >= least, "{shown} credentials were shown to whom they are for");
+    }
     for spelled in [
         endpoint.secret.clone(),
         hex::encode(&key),
