@@ -7,7 +7,8 @@
 //! finished, or parked with a reason; every object at its newest version; every change told once. What should be is told by a
 //! model that asks nothing of the product ([`model`], [`business`], [`things`]).
 //!
-//! Beside the storms there are [`scenes`] of the worker and [`sending_scenes`], in which one call goes wrong at a time.
+//! Beside the storms there are [`scenes`] of the worker and [`sending_scenes`], in which one call goes wrong at a time, and [`sending_storm`], in which
+//! endpoints are steered while everything does.
 //!
 //! `POSTERN_SEED=123 cargo test -p tests --test simulation a_storm` replays one seed; `POSTERN_SEEDS=5000` tries more.
 //! Each mutation of [`ports::Broken`] breaks one promise on purpose, and must be noticed.
@@ -43,6 +44,8 @@ mod sending;
 mod sending_end;
 #[path = "simulation/sending_scenes.rs"]
 mod sending_scenes;
+#[path = "simulation/sending_storm.rs"]
+mod sending_storm;
 #[path = "simulation/subscriber.rs"]
 mod subscriber;
 #[path = "simulation/things.rs"]

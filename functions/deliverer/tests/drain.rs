@@ -547,6 +547,17 @@ async fn the_deliveries_of_an_endpoint_that_is_gone_are_cancelled() {
     assert!(world.states().iter().all(|state| *state == State::Cancelled));
 }
 
+/// OUT-fanout-partial: a relay died between deliveries and their pointers, and the endpoint was gone when it came back.
+#[tokio::test]
+async fn deliveries_without_pointers_are_cancelled_with_their_endpoint() {
+    let world = World::new(120, [BROKEN]);
+    world.store.tables().pointers.clear();
+    world.store.tables().endpoints.clear();
+    assert_eq!(world.drain().await, Ended::Asleep(None));
+    assert!(world.states().iter().all(|state| *state == State::Cancelled));
+    assert_eq!((world.script.sent(), world.pointers().len()), (0, 0));
+}
+
 fn world_delivery(delivery: &Delivery, due: i64) -> Delivery {
     Delivery { due_at: at(due), ..delivery.clone() }
 }

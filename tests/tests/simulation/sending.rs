@@ -77,6 +77,12 @@ fn next_uuid() -> Uuid {
     Uuid::from_u128((millis << 80) | MINTED.get())
 }
 
+/// Bytes that are others each time.
+fn next_random() -> [u8; 32] {
+    let number = next_uuid().as_u128().to_be_bytes();
+    std::array::from_fn(|n| number[n % 16] ^ u8::try_from(n).unwrap())
+}
+
 /// Something that somebody does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -84,6 +90,8 @@ pub(crate) enum Step {
     Publish(&'static str),
     /// One whose payload goes to the bucket.
     PublishLarge(&'static str),
+    /// Three in one call, each under a name of its own.
+    PublishMany(&'static str),
     /// A test event for an endpoint.
     Trial(usize),
     /// The relay reads the stream to its end.
@@ -98,6 +106,10 @@ pub(crate) enum Step {
     Add(&'static str),
     /// Somebody does this with an endpoint.
     Endpoint(usize, &'static str),
+    /// Somebody changes this of it.
+    Change(usize, &'static str),
+    /// Its secret is rotated.
+    Rotate(usize),
     /// Somebody deletes it.
     Delete(usize),
     /// Its owner fetches what is due.
@@ -235,7 +247,7 @@ impl Sending {
             watch: store(),
             bodies: store(),
             limits,
-            edge: Edge { now, uuid: next_uuid, random: || [7; 32] },
+            edge: Edge { now, uuid: next_uuid, random: next_random },
         };
         let world = Self {
             api: Arc::new(api),
@@ -285,6 +297,7 @@ impl Sending {
         match step {
             Step::Publish(name) => self.publish(name, 10).await,
             Step::PublishLarge(name) => self.publish(name, 100_000).await,
+            Step::PublishMany(name) => self.publish_many(name).await,
             Step::Trial(n) => self.ask(&format!("{}/test", self.path(n)), None, &[]).await.0,
             Step::Relay => self.relay(STEP).await,
             Step::RelayInSteps => self.relay(1).await,
@@ -295,6 +308,14 @@ impl Sending {
                 let reason = json!({ "reason": "because" });
                 let body = matches!(what, "pause" | "disable").then_some(&reason);
                 self.ask(&format!("{}/{what}", self.path(n)), body, &[]).await.0
+            }
+            Step::Change(n, what) => {
+                let change: Value = serde_json::from_str(what).unwrap();
+                self.call("PATCH", &self.path(n), Some(&change), &[]).await.0
+            }
+            Step::Rotate(n) => {
+                let path = format!("{}/secrets/rotate", self.path(n));
+                self.ask(&path, Some(&json!({ "overlap_ms": 3_600_000 })), &[]).await.0
             }
             Step::Delete(n) => self.call("DELETE", &self.path(n), None, &[]).await.0,
             Step::Poll(n) => self.poll(n).await,
@@ -363,6 +384,25 @@ impl Sending {
             "tenant": "acme", "type": "order.paid", "aggregate_id": name, "payload": { "is": noise },
         });
         self.ask("/v1/events", Some(&event), &[("idempotency-key", name)]).await.0
+    }
+
+    /// An event under a name that a storm has made up.
+    pub(crate) async fn publish_as(&self, name: &str) -> bool {
+        self.publish(name, 10).await
+    }
+
+    /// Whoever publishes many asks again until each of them is there.
+    async fn publish_many(&self, name: &str) -> bool {
+        let event = |n: usize| {
+            let key = format!("{name}{n}");
+            json!({
+                "tenant": "acme", "type": "order.paid", "aggregate_id": key, "payload": {}, "idempotency_key": key,
+            })
+        };
+        let many = json!({ "events": [event(0), event(1), event(2)] });
+        let (is_good, answer) = self.ask("/v1/events", Some(&many), &[]).await;
+        let results = answer["results"].as_array().into_iter().flatten();
+        is_good && results.filter(|result| result["id"].is_string()).count() == 3
     }
 
     async fn add(&self, how: &str) -> bool {

@@ -55,7 +55,7 @@ impl Sending {
         End { stands: [first, self.stands()], endpoints, received }
     }
 
-    async fn rest(&self, told: &str) {
+    pub(crate) async fn rest(&self, told: &str) {
         for _ in 0..ROUNDS {
             self.take(Step::Sweep).await;
             if self.has_relay {
@@ -123,7 +123,7 @@ impl Sending {
         there.chain(gone).collect()
     }
 
-    fn event(&self, id: EventId) -> String {
+    pub(crate) fn event(&self, id: EventId) -> String {
         let tables = self.api.outbox.tables();
         let event = tables.outbox.values().find(|row| row.event.id == id).map(|row| &row.event);
         let event = event.expect("a delivery has an event");

@@ -6,6 +6,7 @@ use domain::{
     delivery::{Cause, Delivery, State},
     destination::Destination,
     endpoint::{Endpoint, Seen},
+    id::EventId,
     inbox::Noted,
     lane::{Found, Pointer},
     message::WakeMessage,
@@ -63,10 +64,30 @@ where
             }
             let now = drain.now();
             let Some(first_due) = drain.next_due(&lane).await? else {
-                return Ok(Stop::Sleep(None));
+                return self.cancel_without_pointers(now).await;
             };
             let page = drain.due(&lane, first_due.max(now), PAGE).await?;
             self.end_each(page, |delivery| Some(delivery.cancelled(now))).await?;
+        }
+    }
+
+    /// A relay that died between a delivery and its pointer finds the endpoint gone when it comes back, and puts none. So
+    /// all is looked at that may be pending: once for each wake of a lane that nobody will wake again.
+    async fn cancel_without_pointers(&mut self, now: Timestamp) -> Stored<Stop> {
+        let (drain, lane) = (self.drain, self.hold.lane.clone());
+        let kept = drain.rules.tried_for + drain.rules.hold;
+        let oldest = now.saturating_sub(kept).unwrap_or(Timestamp::MIN);
+        let mut after = EventId::floor(oldest);
+        loop {
+            if let Some(stop) = self.must_stop().await? {
+                return Ok(stop);
+            }
+            let page = drain.lanes.list(&lane, Some(after), PAGE).await?;
+            let Some(last) = page.last() else { return Ok(Stop::Sleep(None)) };
+            after = last.event;
+            let pending = page.iter().filter(|delivery| delivery.state == State::Pending);
+            let pointers = pending.map(Pointer::of).collect();
+            self.end_each(pointers, |delivery| Some(delivery.cancelled(now))).await?;
         }
     }
 
