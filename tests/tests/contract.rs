@@ -9,6 +9,8 @@
 
 #[path = "contract/faults.rs"]
 mod faults;
+#[path = "contract/foreign_rows.rs"]
+mod foreign_rows;
 #[path = "contract/given.rs"]
 mod given;
 #[path = "contract/lifetimes.rs"]

@@ -35,7 +35,7 @@ fn parked(shard: u16) -> Range {
 impl DueInbox for InboxTable {
     async fn due(&self, shard: u16, now: Timestamp, limit: usize) -> Stored<Vec<InboxKey>> {
         let due = pending(shard).when("#due_at <= :now", [("now", ms(now))]);
-        self.table().rows(&Range::index(keys::BY_DUE, due).limit(limit), key).await
+        self.table().named(&Range::index(keys::BY_DUE, due).limit(limit), key).await
     }
 
     async fn claim(&self, row: &Row, due_at: Timestamp) -> Stored<Noted> {
@@ -74,6 +74,6 @@ impl DueInbox for InboxTable {
     }
 
     async fn parked_keys(&self, shard: u16, limit: usize) -> Stored<Vec<InboxKey>> {
-        self.table().rows(&parked(shard).newest_first().limit(limit), key).await
+        self.table().named(&parked(shard).newest_first().limit(limit), key).await
     }
 }

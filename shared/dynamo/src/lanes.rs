@@ -92,7 +92,7 @@ impl Lanes for DeliveriesTable {
 
     async fn sleepers(&self, shard: u16, now: Timestamp, limit: usize) -> Stored<Vec<LaneId>> {
         let id = |item: &Item| lane::id(Reader(item));
-        self.table().rows(&due(shard, now).limit(limit), id).await
+        self.table().named(&due(shard, now).limit(limit), id).await
     }
 
     async fn due_backlog(&self, shard: u16, now: Timestamp) -> Stored<Backlog> {

@@ -221,7 +221,7 @@ impl Outbox for OutboxTable {
                 .when("#unrelayed_shard = :shard", [("shard", keys::unmatched_in(tenant, shard))])
                 .when("#occurred_at < :before", [("before", ms(before))]);
             let range = Range::index(keys::BY_UNRELAYED, old).newest_first().limit(limit);
-            found.extend(self.table().rows(&range, event).await?);
+            found.extend(self.table().named(&range, event).await?);
         }
         found.sort_unstable_by(|a, b| b.cmp(a));
         found.truncate(limit);
@@ -240,7 +240,7 @@ impl Outbox for OutboxTable {
             let key = keys::read_outgoing(item.str("pk")?, item.str("sk")?);
             key.ok_or_else(|| item.bad("pk"))
         };
-        self.table().rows(&Range::index(keys::BY_UNRELAYED, old).limit(limit), key).await
+        self.table().named(&Range::index(keys::BY_UNRELAYED, old).limit(limit), key).await
     }
 
     async fn unrelayed_backlog(&self, shard: u16) -> Stored<Backlog> {

@@ -222,6 +222,15 @@ impl Table<'_> {
         range: &Range,
         mut row: impl FnMut(Item) -> Stored<()> + Send,
     ) -> Stored<()> {
+        self.each_that_counts(range, |item| row(item).map(|()| true)).await
+    }
+
+    /// The same. A row of which `row` says that it does not count leaves room for another.
+    async fn each_that_counts(
+        self,
+        range: &Range,
+        mut row: impl FnMut(Item) -> Stored<bool> + Send,
+    ) -> Stored<()> {
         let mut left = range.limit;
         let mut from = range.after.clone();
         while left != Some(0) {
@@ -234,8 +243,8 @@ impl Table<'_> {
                 .await
                 .map_err(store_error)?;
             for item in output.items.into_iter().flatten() {
-                row(item)?;
-                left = left.map(|left| left.saturating_sub(1));
+                let counts = usize::from(row(item)?);
+                left = left.map(|left| left.saturating_sub(counts));
             }
             from = output.last_evaluated_key;
             if from.is_none() {
@@ -258,6 +267,32 @@ impl Table<'_> {
         })
         .await?;
         Ok(rows)
+    }
+
+    /// What an index names. An entry that cannot be read, because another hand wrote its row, is told of and left out: all
+    /// others of its shard are owed as well.
+    pub(crate) async fn named<T: Send>(
+        self,
+        index: &Range,
+        read: impl Fn(&Item) -> Stored<T> + Send + Sync,
+    ) -> Stored<Vec<T>> {
+        let mut named = Vec::new();
+        self.each_that_counts(index, |item| match read(&item) {
+            Ok(name) => {
+                named.push(name);
+                Ok(true)
+            }
+            Err(error @ StoreError::Unreadable(_)) => {
+                tracing::error!(
+                    table = self.name, %error,
+                    "an entry of an index was left out; mend or remove its row, which nothing looks after"
+                );
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        })
+        .await?;
+        Ok(named)
     }
 
     /// How many rows a range has.

@@ -85,7 +85,7 @@ impl Walk for InboxTable {
             let item = Reader(item);
             Ok(Mark { key: event::key(item)?, at: item.time(index.time)? })
         };
-        let marks = self.table().rows(&range, mark).await?;
+        let marks = self.table().named(&range, mark).await?;
         Ok(Page { more: marks.len() >= limit, marks })
     }
 
