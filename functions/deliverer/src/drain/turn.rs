@@ -1,7 +1,7 @@
 //! One attempt of a delivery, and its end.
 
 use domain::{
-    delivery::{self, Cause, Delivery, Outcome, State},
+    delivery::{self, Attempt, Cause, Delivery, Outcome, State},
     endpoint::{Endpoint, Seen},
     id::EventId,
     inbox::Noted,
@@ -63,23 +63,37 @@ where
     }
 
     async fn try_once(&self, pointer: &Pointer, before: Delivery) -> Result<Tried, StoreError> {
-        let (drain, lane) = (self.drain, self.lane);
         if before.begun.is_some() && self.repeats == Repeats::Forbidden {
             return Box::pin(self.park(pointer, &before)).await;
         }
-        // On the heap, and gone before the request leaves: while a receiver thinks, an attempt holds little more than its
+        let not_tried = Tried::not(&before);
+        // Each part on the heap, and gone when the next begins: while a receiver thinks, an attempt holds little more than its
         // connection.
-        let prepared = Box::pin(drain.sender.prepare(self.target, lane, &before)).await?;
-        let (before, attempt) = match prepared {
-            Prepared::Failed(attempt) => (before, attempt),
-            Prepared::Ready(request) => {
-                let not_tried = Tried::not(&before);
-                let begun = Box::pin(self.begin(pointer, before)).await?;
-                let Some(begun) = begun else { return Ok(not_tried) };
-                let attempt = drain.sender.send(lane, &begun, request).await;
-                (begun, attempt)
-            }
+        match Box::pin(self.make(pointer, before)).await? {
+            Some((before, attempt)) => Box::pin(self.end(pointer, before, attempt)).await,
+            None => Ok(not_tried),
+        }
+    }
+
+    /// The attempt itself, with the delivery as it stands then. `None`: somebody else has begun or ended it.
+    async fn make(
+        &self,
+        pointer: &Pointer,
+        before: Delivery,
+    ) -> Stored<Option<(Delivery, Attempt)>> {
+        let (sender, lane) = (self.drain.sender, self.lane);
+        let request = match Box::pin(sender.prepare(self.target, lane, &before)).await? {
+            Prepared::Failed(attempt) => return Ok(Some((before, attempt))),
+            Prepared::Ready(request) => request,
         };
+        let Some(begun) = Box::pin(self.begin(pointer, before)).await? else { return Ok(None) };
+        let attempt = sender.send(lane, &begun, request).await;
+        Ok(Some((begun, attempt)))
+    }
+
+    /// What the end of an attempt means for its delivery.
+    async fn end(&self, pointer: &Pointer, before: Delivery, attempt: Attempt) -> Stored<Tried> {
+        let (drain, lane) = (self.drain, self.lane);
         let now = drain.now();
         let after = match self.repeats {
             Repeats::Harmless => delivery::after,
@@ -96,9 +110,9 @@ where
         let outcome = attempt.outcome.clone();
         let how = (attempt.number, attempt.duration_ms);
         let after = before.ended(attempt, next, now);
-        let noted = Box::pin(drain.lanes.record(lane, &before, &after)).await;
+        let noted = drain.lanes.record(lane, &before, &after).await;
         tell::attempt(lane, &before, how, &outcome, next, noted.as_ref().ok());
-        let died = Box::pin(self.settle(pointer, &after, noted?)).await?;
+        let died = self.settle(pointer, &after, noted?).await?;
         Ok(Tried { outcome: Some(outcome), died, ..Tried::not(&before) })
     }
 
