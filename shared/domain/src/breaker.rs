@@ -78,7 +78,8 @@ impl Breaker {
             return self.failures.saturating_add(1);
         }
         let weight = match outcome {
-            Outcome::Failed { cause: Cause::Timeout | Cause::ConnectTimeout } => {
+            // Nobody tells a token server that hangs from one that refuses; each may hold its place as long.
+            Outcome::Failed { cause: Cause::Timeout | Cause::ConnectTimeout | Cause::Token } => {
                 limits.opens_after.div_ceil(TIMEOUTS)
             }
             _ => 1,
@@ -190,6 +191,9 @@ mod tests {
         let connect = Outcome::Failed { cause: Cause::ConnectTimeout };
         assert_eq!(run(&[HANGS, connect.clone()], at(0)).open_until, None);
         assert_eq!(run(&[HANGS, connect, HANGS], at(0)).open_until, Some(at(60)));
+        let token = Outcome::Failed { cause: Cause::Token };
+        assert_eq!(run(&[token.clone(), token.clone()], at(0)).open_until, None);
+        assert_eq!(run(&[token.clone(), token.clone(), token], at(0)).open_until, Some(at(60)));
     }
 
     #[test]

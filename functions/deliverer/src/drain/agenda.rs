@@ -68,16 +68,17 @@ impl Agenda {
     /// The agenda of one lane of an endpoint. Rates are shared out between its lanes.
     pub(super) fn new(endpoint: &Endpoint, now: Timestamp) -> Self {
         let lanes = endpoint.lanes_at_work(now);
+        let release = endpoint.release_now(now);
         let shelf = || Shelf { ready: VecDeque::new(), more: true };
         Self {
             fresh: shelf(),
             retry: shelf(),
-            held: Shelf { more: endpoint.release.is_some(), ..shelf() },
+            held: Shelf { more: release.is_some(), ..shelf() },
             order: Order::default(),
             under_way: BTreeSet::new(),
-            before: endpoint.release.map(|release| release.before),
+            before: release.map(|release| release.before),
             pace: endpoint.rate.map(|rate| Pace::new(rate, lanes)),
-            held_pace: endpoint.release.map(|release| Pace::new(release.rate, lanes)),
+            held_pace: release.map(|release| Pace::new(release.rate, lanes)),
             read_at: Timestamp::MIN,
         }
     }

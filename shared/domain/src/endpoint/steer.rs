@@ -14,7 +14,7 @@ const LANES_AHEAD: Duration = Duration::from_secs(120);
 /// as clocks may differ.
 const LANES_FIXED: Duration = Duration::from_secs(60);
 
-/// For how long a lane may have something to deliver after the last event that went into it: a delivery's deadline, 96 h,
+/// For how long a lane may have something to deliver after the last event that went into it, or was held in it: a delivery's deadline, 96 h,
 /// and the 14 days for which it may be held.
 const LANES_OUTLIVE: Duration = Duration::from_hours((4 + 14) * 24);
 
@@ -114,6 +114,11 @@ impl Endpoint {
         let at_work = lanes.iter().zip(ends);
         let at_work = at_work.filter(|(lanes, end)| lanes.from <= soon && *end > past);
         at_work.map(|(lanes, _)| lanes.count).chain(first).max().unwrap_or(1).max(1)
+    }
+
+    /// What was held and goes out at a rate; `None` once all of it must be out: then it would only be looked for.
+    pub fn release_now(&self, now: Timestamp) -> Option<Release> {
+        self.release.filter(|release| now < later(release.before, LANES_OUTLIVE))
     }
 
     /// The concurrency that its lanes need, so that each has a part of it: one for each that may be delivering now, or when
@@ -237,6 +242,15 @@ mod tests {
         check(&[(1, 9)], (5, 5), &[(1, 9)]);
         let many: Vec<(i64, i64)> = (0..25).map(|n| (n * 10, n * 10 + 1)).collect();
         check(&many[..20], (900, 901), &[&many[1..20], &[(900, 901)]].concat());
+    }
+
+    #[test]
+    fn a_release_is_over_when_nothing_of_it_can_be_left() {
+        let release = Some(Release { before: at(1000), rate: 10 });
+        let enabled = Endpoint { release, ..endpoint() };
+        let over = 1000 + 18 * 86_400;
+        assert_eq!(enabled.release_now(at(over - 1)), release);
+        assert_eq!(enabled.release_now(at(over)), None);
     }
 
     #[test]
