@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     once: bool,
 
-    /// The first of the ports that are used: AWS, ingress and api of the local host, and the subscriber; 0 takes free ones
+    /// The first of the ports that are used: AWS and the HTTP APIs of the local host, and, nine behind it, the subscriber; 0 takes free ones
     #[arg(long, default_value_t = 8700)]
     port: u16,
 

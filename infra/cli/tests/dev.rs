@@ -348,13 +348,26 @@ fn programs_that_are_missing_are_named_with_how_to_build_them() {
     assert!(ended.err.contains("no program for") && ended.err.contains("relay"), "{}", ended.err);
 }
 
+/// The first of so many free ports in a row, below those that the system gives to others.
+fn free_ports(count: u16) -> u16 {
+    let first = 20_000 + u16::try_from(std::process::id() % 400).unwrap() * 20;
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    (first..32_000).step_by(20).find(|from| (*from..from + count).all(is_free)).unwrap()
+}
+
+/// The ports that nobody chose are those of a newcomer: the host's and the subscriber's do not meet.
+#[test]
+fn the_story_is_told_on_ports_in_a_row_too() {
+    let machine = Machine::new();
+    let base = free_ports(10).to_string();
+    let ended = run(machine.command(&["dev", "--once", "--no-build", "--port", &base]), "");
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{}", ended.out);
+}
+
 #[test]
 fn ports_that_are_taken_are_named() {
-    // Seven ports in a row, below those that the system gives to others; the middle one is taken, as the first of four
-    // or as the last.
-    let first = 20_000 + u16::try_from(std::process::id() % 1000).unwrap() * 8;
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let port = (first..32_000).step_by(8).find(|from| (*from..from + 7).all(is_free)).unwrap() + 3;
+    // The middle one is taken, as the first or as the last.
+    let port = free_ports(19) + 9;
     let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let machine = Machine::new();
     let dev = |base: u16| {
@@ -365,7 +378,7 @@ fn ports_that_are_taken_are_named() {
     complains(&ended, &["the local host did not start"]);
     assert!(ended.err.contains(&format!("cannot listen on port {port}")), "{}", ended.err);
     let subscriber = format!("the demo's subscriber cannot listen on port {port}");
-    complains(&dev(port - 3), &[&subscriber, "choose other ports with --port"]);
+    complains(&dev(port - 9), &[&subscriber, "choose other ports with --port"]);
     drop(taken);
 }
 

@@ -54,10 +54,14 @@ struct Endpoint {
     key: Key,
 }
 
+/// How far behind the first port the subscriber's is: behind that of AWS and of every HTTP API of the template, and of those
+/// to come.
+const BEHIND: u16 = 9;
+
 type Shared = Arc<Mutex<Option<Endpoint>>>;
 
 impl Subscriber {
-    /// Listens on loopback: on the fourth port from `base` on, or for 0 on that of the last start if it is free.
+    /// Listens on loopback: on the tenth port from `base` on, or for 0 on that of the last start if it is free.
     /// Answers 410 until it is told its endpoint.
     pub(super) async fn start(files: &Files, base: u16) -> Result<Self, Complaint> {
         let acceptor = TlsAcceptor::from(Arc::new(tls(files)?));
@@ -130,7 +134,7 @@ fn tls(files: &Files) -> Result<ServerConfig, Complaint> {
 async fn listen(base: u16, last: Option<u16>) -> Result<TcpListener, Complaint> {
     let bind = async |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
     if base > 0 {
-        let port = base.saturating_add(3);
+        let port = base.saturating_add(BEHIND);
         return bind(port).await.map_err(|error| taken(port, &error));
     }
     // The endpoint of the last start can be used again, if its port can.
