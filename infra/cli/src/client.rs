@@ -196,7 +196,7 @@ impl Client {
         }
         let next = match answer.status.as_u16() {
             401 | 403 => "check --token or the AWS credentials, and what they may do",
-            404 => "check the names in the command; list what there is",
+            404 => &absent(path),
             409 | 413 | 422 => "change what the reason names, and try again",
             _ => "try again; if it stays, look into the log of the function `api`",
         };
@@ -283,6 +283,31 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// What to do where nothing was found: with the command that lists what there is.
+fn absent(path: &str) -> String {
+    let path = path.split('?').next().unwrap_or_default();
+    let segments: Vec<&str> = path.split('/').skip(2).collect();
+    let list = match segments.as_slice() {
+        ["sources", name, "events" | "objects", ..] => {
+            Some(format!("postern sources show {name}` and `postern events parked"))
+        }
+        ["sources", ..] => Some("postern sources list".to_owned()),
+        ["replays", ..] => Some("postern replays list".to_owned()),
+        ["tenants", tenant, "endpoints", ..] => Some(format!("postern endpoints list {tenant}")),
+        ["tenants", tenant, "redeliveries", ..] => {
+            Some(format!("postern deliveries progress {tenant}"))
+        }
+        ["tenants", tenant, "events", ..] => Some(format!(
+            "postern events unmatched {tenant}` and `postern deliveries list {tenant} ENDPOINT"
+        )),
+        _ => None,
+    };
+    match list {
+        Some(list) => format!("check the names in the command; `{list}` lists what there is"),
+        None => "check the names in the command".to_owned(),
+    }
+}
+
 /// A name as one segment of a path.
 pub fn segment(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
@@ -304,6 +329,22 @@ mod tests {
     use sha2::{Digest as _, Sha256};
 
     use super::*;
+
+    #[test]
+    fn what_is_not_there_is_answered_with_what_lists_it() {
+        let check = |path: &str, command: &str| {
+            let next = absent(path);
+            assert!(next.contains(&format!("`{command}`")), "{path}: {next}");
+        };
+        check("/v1/sources/shop?x=1", "postern sources list");
+        check("/v1/sources/shop/secrets", "postern sources list");
+        check("/v1/sources/shop/events/evt_1", "postern events parked");
+        check("/v1/replays/rpl_1", "postern replays list");
+        check("/v1/tenants/acme/endpoints/ep_1/deliveries", "postern endpoints list acme");
+        check("/v1/tenants/acme/redeliveries/rdl_1", "postern deliveries progress acme");
+        check("/v1/tenants/acme/events/evt_1", "postern deliveries list acme ENDPOINT");
+        assert_eq!(absent("/v1/elsewhere"), "check the names in the command");
+    }
 
     #[test]
     fn a_name_is_one_segment_of_a_path_whatever_is_in_it() {
