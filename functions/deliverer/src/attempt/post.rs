@@ -122,15 +122,22 @@ where
         Ok(Posted { post: Post { url, headers, body: content.bytes.into(), by }, token })
     }
 
-    /// Sends it. If a token is not accepted that was had before, one more is asked for: it may have been withdrawn, and
-    /// a 401 has done nothing.
-    pub(super) async fn post(
+    /// Sends it.
+    pub(super) async fn post(&self, Posted { post, token }: Posted) -> Result<Answered, Failed> {
+        match token {
+            None => self.transport.post(post).await,
+            // On the heap: most requests carry none, and should not hold the room for it.
+            Some(lent) => Box::pin(self.post_with(lent, post)).await,
+        }
+    }
+
+    /// Sends a request with a token. If one is not accepted that was had before, one more is asked for: it may have been
+    /// withdrawn, and a 401 has done nothing.
+    async fn post_with(
         &self,
-        Posted { mut post, token }: Posted,
+        Lent { client, token, is_new }: Lent,
+        mut post: Post,
     ) -> Result<Answered, Failed> {
-        let Some(Lent { client, token, is_new }) = token else {
-            return self.transport.post(post).await;
-        };
         let answered = self.transport.post(post.clone()).await?;
         if answered.status != 401 || answered.steer.is_some() {
             return Ok(answered);
