@@ -19,7 +19,7 @@ use domain::{
     ports::{Bulk as _, Registry as _, Start},
     source::Source,
 };
-use flow::bulk::{Bulks, Step};
+use flow::{bulk::Bulks, paged};
 use jiff::Timestamp;
 use serde::Deserialize;
 use uuid::Uuid;
@@ -282,24 +282,15 @@ fn repeated(wanted: &Work, before: Work) -> Result<Work, Problem> {
 }
 
 /// Small work is done before the answer. Whatever goes wrong here is the sweeper's: the work is written down.
-async fn first_pages<P: Ports>(api: &Api<P>, mut work: Work, began: Timestamp) -> Work {
-    let bulks = bulks(api);
-    loop {
-        let now = api.now();
-        let is_late = now.duration_since(began).unsigned_abs() >= AT_ONCE_TIME;
-        if is_late || work.counts.looked_at >= AT_ONCE {
-            return work;
-        }
-        match bulks.step(&work, now).await {
-            Ok(Step::Went(after)) => work = *after,
-            Ok(Step::Waits | Step::Over | Step::Lost) => return work,
-            Err(error) => {
-                let (id, error) = (work.id, runtime::telemetry::chain(&error).to_string());
-                tracing::warn!(stage = "bulk", %id, error, "the sweeper goes on with it");
-                return work;
-            }
-        }
+async fn first_pages<P: Ports>(api: &Api<P>, work: Work, began: Timestamp) -> Work {
+    let (id, kind) = (work.id, bulks(api));
+    let is_late = |now: Timestamp| now.duration_since(began).unsigned_abs() >= AT_ONCE_TIME;
+    let (work, left) = paged::begin(&kind, work, AT_ONCE, || api.now(), is_late).await;
+    if let Some(error) = left {
+        let error = runtime::telemetry::chain(&error).to_string();
+        tracing::warn!(stage = "bulk", %id, error, "the sweeper goes on with it");
     }
+    work
 }
 
 /// Lists bulk work, the latest first.

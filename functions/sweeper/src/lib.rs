@@ -3,8 +3,7 @@
 //!
 //! One sweep, under a lease so that two never run at once: [`inbox`] sends events whose message was lost, and parks those
 //! whose attempts are used up; [`outbox`] relays what the stream did not bring; [`lanes`] wakes lanes whose time has
-//! come; `bulk` advances replays of many events, and `redeliver`
-//! redeliveries; [`errands`] fetches keys that providers publish and confirms
+//! come; `works` advances replays of many events and redeliveries; [`errands`] fetches keys that providers publish and confirms
 //! subscriptions, over the one way out ([`provider`]). They run side by side, oldest first, until the budget is spent. Then
 //! [`gauges`] measures what is left, so that an alarm sees what no sweep could fix. One part's failure does not stop the
 //! others, and fails the function at the end.
@@ -12,7 +11,6 @@
 //! It must never: delete anything, deliver anything itself, call an address that no scheme pins, or claim a row without
 //! moving its due time ahead.
 
-mod bulk;
 pub mod config;
 pub mod errands;
 pub mod gauges;
@@ -20,7 +18,7 @@ pub mod inbox;
 pub mod lanes;
 pub mod outbox;
 pub mod provider;
-mod redeliver;
+mod works;
 
 use std::time::Duration;
 
@@ -175,8 +173,8 @@ where
             Box::pin(inbox::sweep(self, until)),
             Box::pin(outbox::sweep(self, until)),
             Box::pin(lanes::sweep(self, until)),
-            Box::pin(bulk::sweep(self, until)),
-            Box::pin(redeliver::sweep(self, until)),
+            Box::pin(works::replay(self, until)),
+            Box::pin(works::redeliver(self, until)),
             Box::pin(errands::sweep(self, until)),
         );
         let gauges = Box::pin(gauges::measure(self)).await;

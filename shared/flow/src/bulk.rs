@@ -8,13 +8,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use domain::{
     bulk::{Batch, Done, Leg, Outcome, State, Survey, Told, Verdict, Work, judge},
-    id::InboxKey,
+    id::{InboxKey, ReplayId},
     inbox::Row,
     message::InboundMessage,
     ports::{Again, Bulk, Inbox, Queue, StoreError, Stored, Walk},
 };
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
+
+use crate::paged::{self, Paged, Progress};
 
 /// Entries of an index that are read at once. Those of other sources cost nothing more.
 const SCAN: usize = 1000;
@@ -41,23 +43,43 @@ pub struct Bulks<'a, I, B, Q> {
 }
 
 /// What became of one advance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A page is done. The work as it is now.
-    Went(Box<Work>),
-    /// The rate is used up for now, or it is too early for the second walk.
-    Waits,
-    /// It has ended, or was stopped.
-    Over,
-    /// Somebody else advanced it.
-    Lost,
-}
+pub type Step = paged::Step<Work>;
 
 /// A row that is to be taken, and when its message goes.
 struct Taking {
     place: usize,
     row: Row,
     delay: Duration,
+}
+
+impl<I, B, Q> Paged for Bulks<'_, I, B, Q>
+where
+    I: Inbox + Walk,
+    B: Bulk,
+    Q: Queue<InboundMessage>,
+{
+    type Id = ReplayId;
+    type Work = Work;
+
+    async fn open(&self) -> Stored<Vec<ReplayId>> {
+        self.bulk.open().await
+    }
+
+    async fn read(&self, id: ReplayId) -> Stored<Option<Work>> {
+        self.bulk.bulk(id).await
+    }
+
+    async fn close(&self, id: ReplayId) -> Stored<()> {
+        self.bulk.close(id).await
+    }
+
+    async fn advance(&self, work: &Work, now: Timestamp) -> Stored<Step> {
+        self.step(work, now).await
+    }
+
+    fn progress(work: &Work) -> Progress {
+        Progress { looked_at: work.counts.looked_at, taken: work.counts.replayed }
+    }
 }
 
 impl<I, B, Q> Bulks<'_, I, B, Q>

@@ -8,7 +8,7 @@
 //! how its bytes are kept and read back, [`content`] what they mean once their [`encoding`] is undone. [`fanout`] is how
 //! one outgoing event becomes its deliveries; [`payload`] is how the bytes of an outgoing event are kept and read back,
 //! [`document`] what filters read in them, and [`leaving`] what a subscriber gets of them.
-//! [`bulk`] runs many events again, and [`redeliver`] sends many again.
+//! [`bulk`] runs many events again, and [`redeliver`] sends many again, both as [`paged`] work.
 
 pub mod accept;
 pub mod body;
@@ -20,6 +20,7 @@ pub mod encoding;
 pub mod fanout;
 pub mod incoming;
 pub mod leaving;
+pub mod paged;
 pub mod payload;
 pub mod redeliver;
 pub mod scheme;

@@ -15,7 +15,7 @@ use std::{
 use domain::{
     bulk::PAGE,
     delivery::{Delivery, NewDelivery},
-    id::EventId,
+    id::{EventId, RedeliveryId},
     lane::LaneId,
     message::WakeMessage,
     outbox::OutboxEvent,
@@ -29,6 +29,7 @@ use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 
 use self::look::{Looked, Seen};
+use crate::paged::{self, Paged, Progress};
 
 /// Deliveries under way at once.
 const WIDTH: usize = 16;
@@ -54,20 +55,42 @@ pub struct Redeliverer<'a, D, O, R, B, Q> {
 }
 
 /// What became of one advance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A page is done. The work as it is now.
-    Went(Box<Work>),
-    /// The rate is used up for now, or somebody has paused it.
-    Waits,
-    /// It has ended, or was cancelled.
-    Over,
-    /// Somebody else advanced it.
-    Lost,
-}
+pub type Step = paged::Step<Work>;
 
 /// Messages to send, by the second at which they go.
 type Messages = BTreeMap<Duration, BTreeSet<LaneId>>;
+
+impl<D, O, R, B, Q> Paged for Redeliverer<'_, D, O, R, B, Q>
+where
+    D: Deliveries + Fanout + Redeliver,
+    O: Outbox + Events,
+    R: Registry + Redeliveries,
+    B: Bodies,
+    Q: Queue<WakeMessage>,
+{
+    type Id = RedeliveryId;
+    type Work = Work;
+
+    async fn open(&self) -> Stored<Vec<RedeliveryId>> {
+        self.registry.open_redeliveries().await
+    }
+
+    async fn read(&self, id: RedeliveryId) -> Stored<Option<Work>> {
+        self.registry.redelivery(id).await
+    }
+
+    async fn close(&self, id: RedeliveryId) -> Stored<()> {
+        self.registry.close_redelivery(id).await
+    }
+
+    async fn advance(&self, work: &Work, now: Timestamp) -> Stored<Step> {
+        self.step(work, now).await
+    }
+
+    fn progress(work: &Work) -> Progress {
+        Progress { looked_at: work.counts.looked_at, taken: work.counts.redelivered }
+    }
+}
 
 impl<D, O, R, B, Q> Redeliverer<'_, D, O, R, B, Q>
 where
