@@ -543,6 +543,9 @@ mod tests {
         check("1771404540", Some(1_771_404_540));
         check("Mon, 30 Nov 2026 13:00:00 GMT", Some(3600));
         check("Mon, 30 Nov 2026 13:00:00 +0000", Some(3600));
+        check("Monday, 30-Nov-26 13:00:00 GMT", Some(3600));
+        check("Mon Nov 30 13:00:00 2026", Some(3600));
+        check("Tue Dec  1 12:00:00 2026", Some(86_400));
         check("Thu, 31 Dec 2099 23:59:59 GMT", Some(2_306_404_799));
         for none in [
             "",
@@ -559,6 +562,10 @@ mod tests {
             "Wed, 21 Oct 2015 07:28:00 GMT",
             "Mon, 30 Nov 2026 12:00:00 GMT",
             "2026-11-30T13:00:00Z",
+            "Tuesday, 30-Nov-26 13:00:00 GMT",
+            "Monday, 30-Nov-26 13:00:00 CET",
+            "Mon Nov 31 13:00:00 2026",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
         ] {
             check(none, None);
         }

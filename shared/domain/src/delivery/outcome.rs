@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 /// How an attempt ended.
@@ -198,8 +198,19 @@ pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let pause = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
         Duration::from_secs(value.parse().unwrap_or(u64::MAX))
     } else {
-        let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-        Duration::try_from(date.duration_since(now)).ok()?
+        Duration::try_from(http_date(value)?.duration_since(now)).ok()?
     };
     (!pause.is_zero()).then_some(pause)
+}
+
+/// Reads a date as HTTP writes it: today's form, and the two obsolete ones that a recipient still has to read (RFC 9110,
+/// 5.6.7).
+fn http_date(value: &str) -> Option<Timestamp> {
+    if let Ok(date) = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value) {
+        return Some(date);
+    }
+    ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"]
+        .iter()
+        .find_map(|form| DateTime::strptime(form, value).ok())
+        .and_then(|date| TimeZone::UTC.to_timestamp(date).ok())
 }
