@@ -221,6 +221,24 @@ impl Delivery {
         Self { begun: Some(Begun { attempt, at, by: by.to_owned() }), ..self.clone() }
     }
 
+    /// Whether it stands as it was written, as far as tables keep times. Of two who end one attempt, each has its own outcome
+    /// and its own times.
+    pub fn stands_as(&self, written: &Self) -> bool {
+        let times = |of: &Self| {
+            let finished_at = of.finished_at.map(Timestamp::as_millisecond);
+            (of.due_at.as_millisecond(), finished_at)
+        };
+        let last = |of: &Self| {
+            let last = of.log.last()?;
+            Some((last.number, last.at.as_millisecond(), last.duration_ms, last.outcome.clone()))
+        };
+        self.state == written.state
+            && self.attempts == written.attempts
+            && self.begun == written.begun
+            && times(self) == times(written)
+            && last(self) == last(written)
+    }
+
     /// The same delivery after an attempt.
     #[must_use]
     pub fn ended(&self, attempt: Attempt, next: Next, now: Timestamp) -> Self {

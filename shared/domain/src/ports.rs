@@ -449,7 +449,8 @@ pub trait Deliveries: Sync {
     ) -> impl Future<Output = Stored<Vec<Delivery>>> + Send;
 
     /// Writes how a delivery stands after an attempt, or the mark that one begins. Condition: still pending, with
-    /// `before`'s attempts and `before`'s mark.
+    /// `before`'s attempts and `before`'s mark. [`Noted::Yes`] also if it stands so already: the answer to our own write was
+    /// lost, and the client has tried again.
     fn record(
         &self,
         lane: &LaneId,

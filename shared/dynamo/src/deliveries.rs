@@ -19,7 +19,7 @@ use crate::{
     item::{Item, Reader, ms, n, s, word},
     items::{delivery, health, lane, outgoing::KEPT},
     keys,
-    table::{Range, Table, Transacted, partition, transact_in_lane},
+    table::{Range, Table, Transacted, Write, partition, transact_in_lane},
 };
 
 fn read_pointer(item: &Item) -> Stored<Pointer> {
@@ -111,7 +111,14 @@ impl Deliveries for DeliveriesTable {
             Some(mark) => change.when("#begun = :read_begun", [("read_begun", mark)]),
             None => change.when("attribute_not_exists(#begun)", []),
         };
-        Ok(self.table().update(keys::delivery(lane, before.event), &change).await?.noted())
+        match self.table().update_and_read(keys::delivery(lane, before.event), &change).await? {
+            Write::Done(_) => Ok(Noted::Yes),
+            // The answer to our own write was lost, and the client has tried again.
+            Write::Refused(now) if !now.is_empty() && delivery::read(&now)?.stands_as(after) => {
+                Ok(Noted::Yes)
+            }
+            Write::Refused(_) => Ok(Noted::Moved),
+        }
     }
 
     async fn point(&self, lane: &LaneId, to: &Pointer) -> Stored<()> {

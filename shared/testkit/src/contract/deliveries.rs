@@ -35,6 +35,7 @@ pub async fn deliveries<T: Tables>(fresh: impl AsyncFn() -> T) {
         deliveries_that_are_absent_are_left_out,
         an_attempt_is_written_as_it_ended,
         an_attempt_is_written_once,
+        a_write_whose_answer_was_lost_is_known_again,
         of_many_ends_of_one_attempt_one_is_written,
         of_many_beginnings_of_one_attempt_one_is_written,
         only_whoever_read_the_mark_ends_what_was_begun,
@@ -198,6 +199,22 @@ async fn an_attempt_is_written_as_it_ended(on: &impl Tables) -> Kept {
         Delivery { state: State::Cancelled, finished_at: Some(at(7)), ..before.clone() };
     assert_eq!(on.lanes().record(&lane(0), &before, &cancelled).await?, Noted::Yes);
     assert_eq!(read(on, cancelled.event).await?, Some(cancelled));
+    Ok(())
+}
+
+async fn a_write_whose_answer_was_lost_is_known_again(on: &impl Tables) -> Kept {
+    let new = put(on, event_id(0, 1), 5).await?;
+    let retried = tried(&new, 503, Next::RetryAt(at(100)), 6);
+    let dead = tried(&retried, 500, Next::Dead, 101);
+    for (before, after) in [(&new, &retried), (&retried, &dead)] {
+        for _ in 0..2 {
+            assert_eq!(on.lanes().record(&lane(0), before, after).await?, Noted::Yes);
+        }
+    }
+    // Somebody else has ended the same attempt, in the same way, at another time.
+    let other = tried(&retried, 500, Next::Dead, 102);
+    assert_eq!(on.lanes().record(&lane(0), &retried, &other).await?, Noted::Moved);
+    assert_eq!(read(on, new.event).await?, Some(dead));
     Ok(())
 }
 

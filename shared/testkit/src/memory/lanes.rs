@@ -207,6 +207,7 @@ impl Deliveries for Store {
                     *item = after.clone();
                     Noted::Yes
                 }
+                Some(item) if item.stands_as(after) => Noted::Yes,
                 _ => Noted::Moved,
             }
         })
