@@ -19,6 +19,12 @@ use tests::{
 /// Longer than any function waits for an answer: who is to be killed must still be waiting.
 const KEPT_BACK_MS: u64 = 30_000;
 
+/// Nothing dies of age while a busy machine is slow.
+const PATIENT: Setup = Setup {
+    parameters: &[("HoldMs", "600000"), ("DeliveryDeadlineMs", "600000")],
+    ..Setup::IN_MEMORY
+};
+
 /// A function by its binary and its resource, and what it calls.
 #[derive(Clone, Copy)]
 struct Victim {
@@ -150,7 +156,7 @@ async fn at_every_call(
 /// A pause and a disabling hold, whenever the api died in them, and what was held goes out afterwards.
 #[tokio::test]
 async fn an_endpoint_is_stopped_though_the_api_dies_while_it_stops_it() -> Result<()> {
-    let host = Host::start(Setup::IN_MEMORY).await?;
+    let host = Host::start(PATIENT).await?;
     for (stop, start) in [("pause", "resume"), ("disable", "enable")] {
         at_every_call(stop, 2, async |n| {
             let scene = Scene::set(&host, stop, n, false).await?;
@@ -176,7 +182,7 @@ async fn an_endpoint_is_stopped_though_the_api_dies_while_it_stops_it() -> Resul
 /// What is pending at an endpoint that is deleted is cancelled, whenever the api died in it.
 #[tokio::test]
 async fn what_is_pending_is_cancelled_though_the_api_dies_while_it_deletes() -> Result<()> {
-    let host = Host::start(Setup::IN_MEMORY).await?;
+    let host = Host::start(PATIENT).await?;
     at_every_call("delete", 3, async |n| {
         let scene = Scene::set(&host, "delete", n, false).await?;
         scene.subscriber.otherwise(Reply::status(500));
@@ -199,7 +205,7 @@ async fn what_is_pending_is_cancelled_though_the_api_dies_while_it_deletes() -> 
 /// A delivery whose hand-out died comes again, and one that is acknowledged is done, whenever the api died in it.
 #[tokio::test]
 async fn a_delivery_is_fetched_and_acknowledged_though_the_api_dies_in_it() -> Result<()> {
-    let host = Host::start(Setup::IN_MEMORY).await?;
+    let host = Host::start(PATIENT).await?;
     at_every_call("poll", 3, async |n| {
         let scene = Scene::set(&host, "poll", n, true).await?;
         let event = scene.publish().await?;
@@ -229,7 +235,7 @@ async fn a_delivery_is_fetched_and_acknowledged_though_the_api_dies_in_it() -> R
 /// A redelivery that is asked for twice, because the api died in the first, is one.
 #[tokio::test]
 async fn a_redelivery_happens_once_though_the_api_dies_while_it_starts_it() -> Result<()> {
-    let host = Host::start(Setup::IN_MEMORY).await?;
+    let host = Host::start(PATIENT).await?;
     at_every_call("redeliver", 4, async |n| {
         let scene = Scene::set(&host, "redeliver", n, false).await?;
         let event = scene.publish().await?;
@@ -262,7 +268,7 @@ const MANY: usize = 130;
 /// The sweeper is killed while it advances a redelivery: nothing is left out.
 #[tokio::test]
 async fn a_redelivery_is_finished_though_the_sweeper_dies_in_it() -> Result<()> {
-    let host = Host::start(Setup::IN_MEMORY).await?;
+    let host = Host::start(PATIENT).await?;
     let scene = Scene::set(&host, "swept", 0, false).await?;
     let mut events = Vec::new();
     for _ in 0..MANY {
@@ -312,7 +318,7 @@ const DELIVERER: Victim =
 #[tokio::test]
 async fn what_waits_is_delivered_though_the_deliverer_dies_while_it_renews_its_lease() -> Result<()>
 {
-    let host = Host::start(Setup::IN_MEMORY).await?;
+    let host = Host::start(PATIENT).await?;
     for n in [1, 3, 5] {
         let scene = Scene::set(&host, "renewed", n, false).await?;
         scene.ask(Method::PATCH, "", &json!({ "concurrency": 1 })).await?;
@@ -337,7 +343,7 @@ async fn what_waits_is_delivered_though_the_deliverer_dies_while_it_renews_its_l
 /// did not take is held, and goes out when somebody enables it.
 #[tokio::test]
 async fn an_endpoint_that_is_gone_is_disabled_though_the_deliverer_dies_in_it() -> Result<()> {
-    let host = Host::start(Setup::IN_MEMORY).await?;
+    let host = Host::start(PATIENT).await?;
     at_every_call("gone", 4, async |n| {
         let scene = Scene::set(&host, "gone", n, false).await?;
         scene.subscriber.otherwise(Reply::status(410));
