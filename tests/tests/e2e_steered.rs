@@ -344,7 +344,7 @@ async fn what_waits_is_delivered_though_the_deliverer_dies_while_it_renews_its_l
 #[tokio::test]
 async fn an_endpoint_that_is_gone_is_disabled_though_the_deliverer_dies_in_it() -> Result<()> {
     let host = Host::start(PATIENT).await?;
-    at_every_call("gone", 4, async |n| {
+    at_every_call("gone", 3, async |n| {
         let scene = Scene::set(&host, "gone", n, false).await?;
         scene.subscriber.otherwise(Reply::status(410));
         let disabled = async || {
