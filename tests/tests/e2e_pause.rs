@@ -130,6 +130,8 @@ async fn the_api_may_die_after_any_write_of_a_resume() -> Result<()> {
     let (control, mut sent) = (stage.host.control()?, Vec::new());
     for n in 0..4 {
         pause(&stage, &stage.forwarded).await?;
+        // One that has just carried out the event before believes the source for a moment to run (`PauseSeenMs`).
+        control.kill("WorkerFunction").await?;
         let event = Stage::event(&format!("resumed_{n}"));
         stage.forwarded.send_until_accepted(&stage.host, &event).await?;
         until_put_off(&stage, &stage.forwarded, &event).await?;
